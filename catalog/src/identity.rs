@@ -1,0 +1,157 @@
+//! Resolved paths and content digests: what tells whether two folders hold the same checkpoint.
+//!
+//! A [`CheckpointId`] has a level: the higher, the more of the content is covered and the more it costs. Ids of
+//! different levels say nothing about each other.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// A path of something that exists, with every link followed and no `.` or `..`; made only by [`Self::resolve`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CanonicalPath(PathBuf);
+
+impl CanonicalPath {
+    /// Follows every link of `path`, which must exist.
+    pub fn resolve(path: &Path) -> Result<Self, ResolveError> {
+        std::fs::canonicalize(path)
+            .map(Self)
+            .map_err(|source| ResolveError {
+                path: path.to_owned(),
+                source,
+            })
+    }
+
+    /// The path.
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The last part of the path, or the whole of it for a root; bytes that are not UTF-8 are replaced.
+    pub fn name(&self) -> String {
+        self.0
+            .file_name()
+            .unwrap_or(self.0.as_os_str())
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+impl AsRef<Path> for CanonicalPath {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl fmt::Display for CanonicalPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(formatter)
+    }
+}
+
+/// A path that leads nowhere.
+#[derive(Debug, Error)]
+#[error("{} cannot be resolved: {source}", path.display())]
+pub struct ResolveError {
+    /// The path as it was given.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Digest of a checkpoint's content. Compare with [`Self::same_as`], which knows when there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CheckpointId {
+    /// What is covered. 1: `config.json` and the names and sizes of the weight files; 2: their headers, too.
+    pub level: u8,
+    /// SHA-256 in lower-case hex.
+    pub digest: String,
+}
+
+impl CheckpointId {
+    /// Whether both stand for the same content; nothing when they are of different levels.
+    pub fn same_as(&self, other: &Self) -> Option<bool> {
+        (self.level == other.level).then(|| self.digest == other.digest)
+    }
+
+    /// Level 1, from the SHA-256 of `config.json` and the weight files. The order of `shards` does not matter.
+    pub fn of_files(config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
+        Self::of(1, config_sha256, shards)
+    }
+
+    /// Level 2: as level 1, with the SHA-256 of every header.
+    pub fn of_headers(config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
+        Self::of(2, config_sha256, shards)
+    }
+
+    fn of(level: u8, config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
+        let mut shards = shards.to_vec();
+        shards.sort_unstable();
+        let mut text = format!("checkpoint id, level {level}\nconfig {config_sha256}\n");
+        for shard in shards {
+            // The length before the name keeps names with line breaks from imitating other lists.
+            text.push_str(&format!(
+                "shard {} {} {}",
+                shard.file_name.len(),
+                shard.file_name,
+                shard.file_bytes
+            ));
+            if level >= 2 {
+                text.push_str(&format!(" {}", shard.header_sha256));
+            }
+            text.push('\n');
+        }
+        Self {
+            level,
+            digest: sha256_hex(text.as_bytes()),
+        }
+    }
+}
+
+impl fmt::Display for CheckpointId {
+    /// `1:` and the digest.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.level, self.digest)
+    }
+}
+
+/// What a [`CheckpointId`] takes of one weight file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShardFacts<'a> {
+    /// Name within the folder.
+    pub file_name: &'a str,
+    /// Size.
+    pub file_bytes: u64,
+    /// SHA-256 of the header in lower-case hex.
+    pub header_sha256: &'a str,
+}
+
+/// SHA-256 of a whole file in lower-case hex, read in pieces (links are followed).
+pub fn digest_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&hasher.finalize())),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&buffer[..read]);
+    }
+}
+
+/// SHA-256 of `bytes` in lower-case hex.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
