@@ -1,1 +1,14 @@
-//! Placeholder.
+//! What a benchmark result is, and the files that hold it.
+//!
+//! This crate knows rows, samples, provenance and statuses ([`row`], [`measure`], [`provenance`], [`status`]), how they
+//! lie on disk ([`wire`], [`store`]) and how they are shown ([`render`]). It never runs a model and never decides
+//! whether a measurement is good: the harness measures and judges, and what it concludes is written here.
+
+pub mod measure;
+pub mod provenance;
+pub mod row;
+pub mod stamp;
+pub mod statistics;
+pub mod status;
+mod text;
+pub mod wire;

@@ -1,0 +1,5 @@
+//! Rows for people and for programs: a table on the terminal, JSON for pipes. Nothing is computed here that a row does
+//! not hold.
+
+pub mod json;
+pub mod terminal;

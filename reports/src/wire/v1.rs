@@ -1,0 +1,115 @@
+//! Schema version 1: the 17 columns of the historical files, then our own.
+//!
+//! The list below is the layout: order, names and types. It is never changed; another layout is another version.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use serde_json::{Map, Value};
+
+use super::cell::{Cell, Millis, Rate};
+use crate::row::{Backend, BuildType, EosPolicy, HarnessKind};
+use crate::status::Status;
+
+pub(super) const VERSION: u32 = 1;
+
+macro_rules! layout {
+    ($($column:ident: $type:ty,)+) => {
+        pub(super) const COLUMNS: &[&str] = &[$(stringify!($column),)+];
+
+        /// One line of the file.
+        #[derive(Debug)]
+        pub(super) struct WireRow {
+            $(pub(super) $column: $type,)+
+        }
+
+        impl WireRow {
+            /// One text a column, in their order.
+            pub(super) fn to_cells(&self) -> Vec<String> {
+                vec![$(self.$column.write(),)+]
+            }
+
+            /// Reads one text a column, or says which column complains of what.
+            pub(super) fn from_cells(cells: &[String]) -> Result<Self, (&'static str, String)> {
+                let mut cells = cells.iter();
+                Ok(Self {
+                    $($column: {
+                        let text = cells.next().ok_or_else(|| (stringify!($column), "missing".to_owned()))?;
+                        <$type>::read(text).map_err(|reason| (stringify!($column), reason))?
+                    },)+
+                })
+            }
+
+            /// Column names and typed values, in their order.
+            pub(super) fn to_json(&self) -> Map<String, Value> {
+                Map::from_iter([$((stringify!($column).to_owned(), self.$column.json()),)+])
+            }
+        }
+    };
+}
+
+layout! {
+    model: String,
+    model_path: String,
+    prompt_tokens: Option<u64>,
+    generated_tokens: Option<u64>,
+    prefill_ms: Option<Millis>,
+    prefill_tok_s: Option<Rate>,
+    decode_ms: Option<Millis>,
+    decode_tok_s: Option<Rate>,
+    date: Date,
+    hardware: Option<String>,
+    mlxcel_version: Option<String>,
+    build_type: BuildType,
+    max_tokens: u64,
+    prompt: String,
+    prompt_target_len: Option<u64>,
+    mlxcel_commit: Option<String>,
+    mlx_commit: Option<String>,
+    status: Status,
+    status_detail: Option<String>,
+    schema_version: u32,
+    run_id: String,
+    harness: HarnessKind,
+    backend: Backend,
+    reps: u32,
+    decode_spread_pct: Option<f64>,
+    prefill_spread_pct: Option<f64>,
+    peak_memory_bytes: Option<u64>,
+    load_ms: Option<Millis>,
+    warmup_tokens: Option<u64>,
+    batch_size: u32,
+    kv_mode: Option<String>,
+    order_index: u32,
+    os: Option<String>,
+    started_at: Timestamp,
+    prefill_ns: Option<u64>,
+    decode_ns: Option<u64>,
+    decode_steps: Option<u64>,
+    prefill_chunk: u64,
+    sampling: String,
+    eos_policy: EosPolicy,
+    model_type: Option<String>,
+    weight_dtype: Option<String>,
+    bits_per_weight: Option<f64>,
+    parameters: Option<u64>,
+    weight_bytes: Option<u64>,
+    quantization: Option<String>,
+    synthetic: Option<bool>,
+    checkpoint_id_level: Option<u8>,
+    checkpoint_id: Option<String>,
+    tokenizer_sha256: Option<String>,
+    prompt_sha256: Option<String>,
+    kernels: Option<String>,
+    features: Option<String>,
+    target_cpu: Option<String>,
+    executable_sha256: Option<String>,
+    libmlx_sha256: Option<String>,
+    mlx_version: Option<String>,
+    device_name: Option<String>,
+    device_memory_bytes: Option<u64>,
+    host_memory_bytes: Option<u64>,
+    driver: Option<String>,
+    kernel_version: Option<String>,
+    host_id: Option<String>,
+    stale_binary_allowed: bool,
+}
