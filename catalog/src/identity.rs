@@ -92,20 +92,22 @@ impl CheckpointId {
     fn of(level: u8, config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
         let mut shards = shards.to_vec();
         shards.sort_unstable();
-        let mut text = format!("checkpoint id, level {level}\nconfig {config_sha256}\n");
+        let mut lines = vec![
+            format!("checkpoint id, level {level}"),
+            format!("config {config_sha256}"),
+        ];
         for shard in shards {
             // The length before the name keeps names with line breaks from imitating other lists.
-            text.push_str(&format!(
-                "shard {} {} {}",
-                shard.file_name.len(),
-                shard.file_name,
-                shard.file_bytes
+            let name_bytes = shard.file_name.len();
+            lines.push(format!(
+                "shard {name_bytes} {} {}",
+                shard.file_name, shard.file_bytes
             ));
             if level >= 2 {
-                text.push_str(&format!(" {}", shard.header_sha256));
+                lines.push(format!("header {}", shard.header_sha256));
             }
-            text.push('\n');
         }
+        let text = lines.join("\n");
         Self {
             level,
             digest: sha256_hex(text.as_bytes()),
@@ -153,5 +155,10 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16);
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .flatten()
+        .collect()
 }

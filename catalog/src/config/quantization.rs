@@ -181,7 +181,7 @@ impl Quantization {
             ("bits", mode.allowed_bits()),
             ("group_size", mode.allowed_group_sizes()),
         ] {
-            if allowed.len() > 1 && !object.contains_key(field) {
+            if allowed.len() > 1 && object.get(field).is_none_or(Value::is_null) {
                 return Err(QuantizationError::Missing {
                     place: place.to_string(),
                     field,

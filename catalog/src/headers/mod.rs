@@ -106,7 +106,7 @@ fn read(path: &Path) -> Result<Header, HeaderFault> {
     let text = std::str::from_utf8(&bytes).map_err(|error| HeaderFault::NotUtf8 {
         at: error.valid_up_to(),
     })?;
-    let (tensors, metadata) = parse::parse(text, data_start)?;
+    let parse::Parsed { tensors, metadata } = parse::parse(text, data_start)?;
     parse::check_coverage(&tensors, data_start, file_bytes)?;
     Ok(Header {
         tensors,

@@ -13,11 +13,14 @@ use crate::json::UniqueMap;
 
 const METADATA_KEY: &str = "__metadata__";
 
+/// What a header's text says.
+pub(super) struct Parsed {
+    pub(super) tensors: BTreeMap<String, TensorEntry>,
+    pub(super) metadata: BTreeMap<String, String>,
+}
+
 /// Parses the header; ranges are moved by `data_start`, so that they count from the beginning of the file.
-pub(super) fn parse(
-    text: &str,
-    data_start: u64,
-) -> Result<(BTreeMap<String, TensorEntry>, BTreeMap<String, String>), HeaderFault> {
+pub(super) fn parse(text: &str, data_start: u64) -> Result<Parsed, HeaderFault> {
     if !text.starts_with('{') {
         return Err(HeaderFault::NotValid(
             "it does not begin with {, as the format demands".to_owned(),
@@ -30,7 +33,10 @@ pub(super) fn parse(
         .into_iter()
         .map(|(name, tensor)| entry(&name, &tensor, data_start).map(|entry| (name, entry)))
         .collect::<Result<_, _>>()?;
-    Ok((tensors, wire.metadata))
+    Ok(Parsed {
+        tensors,
+        metadata: wire.metadata,
+    })
 }
 
 fn entry(name: &str, wire: &WireTensor, data_start: u64) -> Result<TensorEntry, HeaderFault> {
@@ -139,7 +145,9 @@ pub(super) fn check_coverage(
     Ok(())
 }
 
+// An unknown field could change what the known ones mean, so it is refused.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WireTensor {
     dtype: String,
     shape: Vec<Number>,
