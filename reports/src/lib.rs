@@ -6,9 +6,11 @@
 
 pub mod measure;
 pub mod provenance;
+pub mod render;
 pub mod row;
 pub mod stamp;
 pub mod statistics;
 pub mod status;
+pub mod store;
 mod text;
 pub mod wire;

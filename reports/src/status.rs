@@ -239,7 +239,9 @@ impl Serialize for Status {
 
 impl<'de> Deserialize<'de> for Status {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -297,14 +299,32 @@ mod tests {
         .collect();
         assert_eq!(
             tokens,
-            ["", "SKIP:duplicate_of=smollm2-135m", "SKIP:oom_estimate", "FAIL:no_output", "INVALID:implausible_bandwidth"]
+            [
+                "",
+                "SKIP:duplicate_of=smollm2-135m",
+                "SKIP:oom_estimate",
+                "FAIL:no_output",
+                "INVALID:implausible_bandwidth"
+            ]
         );
     }
 
     #[test]
     fn refuses_words_that_are_no_status() {
-        for text in ["ok", "SKIP:", "SKIP:duplicate_of=", "FAIL:", "INVALID:nonsense", "skip:oom", " ", "FAIL:bench "] {
-            assert!(text.parse::<Status>().is_err(), "{text:?} was read as a status");
+        for text in [
+            "ok",
+            "SKIP:",
+            "SKIP:duplicate_of=",
+            "FAIL:",
+            "INVALID:nonsense",
+            "skip:oom",
+            " ",
+            "FAIL:bench ",
+        ] {
+            assert!(
+                text.parse::<Status>().is_err(),
+                "{text:?} was read as a status"
+            );
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use jiff::civil::Date;
+pub use mlxcel_catalog::identity::CheckpointId;
 
 use crate::stamp::{Stamp, StampValue};
 use crate::text::words;
@@ -81,15 +82,6 @@ pub struct Run {
     pub order_index: u32,
     /// Measuring was allowed although the executable was not shown to match the tree.
     pub stale_binary_allowed: bool,
-}
-
-/// Identity of a checkpoint's content. Two are comparable only at the same level.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckpointId {
-    /// How much of the content went into the digest (`checkpoint_id_level`).
-    pub level: u8,
-    /// The digest (`checkpoint_id`).
-    pub digest: String,
 }
 
 impl StampValue for CheckpointId {
@@ -180,7 +172,9 @@ pub struct Build {
 impl Build {
     /// Whether the sources differed from the commit; none when the commit is unknown.
     pub fn is_dirty(&self) -> Option<bool> {
-        self.mlxcel_commit.as_known().map(|commit| commit.ends_with("-dirty"))
+        self.mlxcel_commit
+            .as_known()
+            .map(|commit| commit.ends_with("-dirty"))
     }
 }
 

@@ -9,7 +9,8 @@ mod identity;
 
 pub use figures::{Figures, FiguresError};
 pub use identity::{
-    Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run, Workload,
+    Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity,
+    Run, Workload,
 };
 
 use crate::measure::Sample;
@@ -120,17 +121,26 @@ impl Row<Measured> {
             return broken(Rule::NoTokens, "no token was generated".to_owned());
         }
         if generated > workload.max_tokens {
-            let detail = format!("{generated} tokens were generated where at most {} were asked for", workload.max_tokens);
+            let detail = format!(
+                "{generated} tokens were generated where at most {} were asked for",
+                workload.max_tokens
+            );
             return broken(Rule::Inconclusive, detail);
         }
         if workload.eos_policy == EosPolicy::Suppress && generated < workload.max_tokens {
-            let detail = format!("{generated} of {} tokens were generated", workload.max_tokens);
+            let detail = format!(
+                "{generated} of {} tokens were generated",
+                workload.max_tokens
+            );
             return broken(Rule::ShortGeneration, detail);
         }
         if let Some(target) = workload.prompt_target_len
             && figures.prefill().tokens() != target
         {
-            let detail = format!("the prompt had {} tokens instead of {target}", figures.prefill().tokens());
+            let detail = format!(
+                "the prompt had {} tokens instead of {target}",
+                figures.prefill().tokens()
+            );
             return broken(Rule::PromptMismatch, detail);
         }
         if figures.prefill().tok_s().is_none() {
@@ -139,7 +149,12 @@ impl Row<Measured> {
         if figures.decode().steps() > 0 && figures.decode().tok_s().is_none() {
             return broken(Rule::ZeroTime, "decode took no measurable time".to_owned());
         }
-        Ok(Self { identity, load_nanos, detail: None, outcome: Measured { figures } })
+        Ok(Self {
+            identity,
+            load_nanos,
+            detail: None,
+            outcome: Measured { figures },
+        })
     }
 
     /// The figures of the row.
@@ -154,7 +169,10 @@ impl Row<Measured> {
             identity: self.identity,
             load_nanos: self.load_nanos,
             detail: non_empty(detail.into()),
-            outcome: Excluded { exclusion: rule.into(), figures: Some(self.outcome.figures) },
+            outcome: Excluded {
+                exclusion: rule.into(),
+                figures: Some(self.outcome.figures),
+            },
         }
     }
 }
@@ -169,8 +187,13 @@ impl Row<Excluded> {
         detail: impl Into<String>,
         samples: &[Sample],
     ) -> Self {
-        Self::from_exclusion(identity, load_nanos, exclusion.into(), Figures::of(samples).ok())
-            .with_detail(detail)
+        Self::from_exclusion(
+            identity,
+            load_nanos,
+            exclusion.into(),
+            Figures::of(samples).ok(),
+        )
+        .with_detail(detail)
     }
 
     pub(crate) const fn from_exclusion(
@@ -179,7 +202,12 @@ impl Row<Excluded> {
         exclusion: Exclusion,
         figures: Option<Figures>,
     ) -> Self {
-        Self { identity, load_nanos, detail: None, outcome: Excluded { exclusion, figures } }
+        Self {
+            identity,
+            load_nanos,
+            detail: None,
+            outcome: Excluded { exclusion, figures },
+        }
     }
 
     /// Why there is no valid measurement.

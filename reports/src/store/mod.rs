@@ -1,1 +1,19 @@
-//! x
+//! Result sets on disk: how they are named, written without ever replacing anything, and read again.
+//!
+//! A result set is three files of one name: `NAME.csv` (one line a row), `NAME.samples.jsonl` (one line a repetition) and
+//! `NAME.provenance.json`. While a run is under way each ends in `.partial`; a run that was interrupted in good order
+//! leaves `NAME.partial.csv` and so on. What the lines hold is [`crate::wire`]'s business.
+
+mod claim;
+mod error;
+mod lines;
+mod name;
+mod read;
+mod samples;
+mod write;
+
+pub use error::StoreError;
+pub use name::FileName;
+pub use read::{Completeness, OpenError, ResultFile, open, read_samples};
+pub use samples::StoredSample;
+pub use write::{Finished, ResultSet};
