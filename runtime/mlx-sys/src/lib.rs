@@ -1,1 +1,42 @@
-//! Placeholder.
+//! MLX's C interface (mlx-c), linked against MLX's official release binaries.
+//!
+//! A stand-in for the published `mlx-sys`, which builds MLX from source and on Apple hosts only. The build script
+//! fetches the pinned release binary (`pins.json`), compiles mlx-c against its headers and links it. Everything safe
+//! is in `mlx-rs`; this crate has the raw functions, and what `mlx-rs` needs beside them.
+#![allow(non_camel_case_types, non_snake_case, non_upper_case_globals, unreachable_pub)]
+#![allow(missing_docs, reason = "the generated bindings are documented in mlx-c's headers")]
+#![allow(unsafe_code, clippy::all, clippy::pedantic, reason = "generated foreign-function bindings")]
+
+/// A half-precision float as its bits, the form in which `mlx-rs` takes it.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct float16_t(pub u16);
+
+/// A bfloat16 as its bits, the form in which `mlx-rs` takes it.
+pub type bfloat16_t = u16;
+
+/// A C stream, which only mlx-c's graph printers take; never looked into.
+#[repr(C)]
+pub struct FILE {
+    _opaque: [u8; 0],
+}
+
+include!("bindings.rs");
+
+unsafe extern "C" {
+    pub fn mlx_array_item_float16(res: *mut float16_t, arr: mlx_array) -> ::std::os::raw::c_int;
+    pub fn mlx_array_item_bfloat16(res: *mut bfloat16_t, arr: mlx_array) -> ::std::os::raw::c_int;
+    pub fn mlx_array_data_float16(arr: mlx_array) -> *const float16_t;
+    pub fn mlx_array_data_bfloat16(arr: mlx_array) -> *const bfloat16_t;
+    /// The file that the loader took MLX from; null when it cannot say. Owned by the loader.
+    pub fn mlxcel_library_path() -> *const ::std::os::raw::c_char;
+}
+
+/// The release that `pins.json` names, for example `0.32.2`. What is loaded at run time is `mlx_version`'s to say.
+pub const PINNED_MLX_VERSION: &str = env!("MLXCEL_PINNED_MLX_VERSION");
+/// The tag of that release in MLX's repository.
+pub const PINNED_MLX_TAG: &str = env!("MLXCEL_PINNED_MLX_TAG");
+/// The version of mlx-c whose sources were compiled in.
+pub const MLX_C_VERSION: &str = env!("MLXCEL_MLX_C_VERSION");
+/// The folder linked instead of the pinned release, where `MLXCEL_MLX_DIR` was set for the build.
+pub const MLX_DIR_OVERRIDE: Option<&str> = option_env!("MLXCEL_LINKED_MLX_DIR");

@@ -1,0 +1,67 @@
+//! Links libmlx, lays it beside the built binaries, and tells dependents which run paths to set.
+//!
+//! A library crate's link arguments do not reach the final binaries, so each binary crate sets the run path itself,
+//! from the `rpaths` value given here (`DEP_MLX_RPATHS`).
+
+use crate::{MlxBuild, variable};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) fn link(build: &MlxBuild) -> Result<(), String> {
+    let macos = variable("CARGO_CFG_TARGET_OS")? == "macos";
+    for dir in &build.library_dirs {
+        println!("cargo::rustc-link-search=native={}", dir.display());
+    }
+    println!("cargo::rustc-link-lib=dylib=mlx");
+    // libmlx's own dependencies are found through its run path, not by the link editor.
+    if !macos {
+        println!("cargo::rustc-link-arg=-Wl,--allow-shlib-undefined");
+    }
+
+    let out_dir = PathBuf::from(variable("OUT_DIR")?);
+    // OUT_DIR is PROFILE/build/mlx-sys-HASH/out.
+    let profile_dir = out_dir.ancestors().nth(3).ok_or_else(|| format!("OUT_DIR {} is too short", out_dir.display()))?;
+    lay_beside(profile_dir, build)?;
+
+    let origin = if macos { "@loader_path" } else { "$ORIGIN" };
+    // Where Cargo puts binaries; where it puts tests and examples; an installed prefix; and the cache folder, for
+    // `cargo install`, which copies the executable alone.
+    let mut rpaths = vec![origin.to_owned(), format!("{origin}/.."), format!("{origin}/../lib/mlxcel")];
+    rpaths.extend(build.library_dirs.iter().map(|dir| dir.display().to_string()));
+    println!("cargo::metadata=rpaths={}", rpaths.join(";"));
+    println!("cargo::metadata=include={}", build.include.display());
+    Ok(())
+}
+
+/// Hard-links (or copies) the libraries into the profile's folder, so that a copied folder of binaries still runs.
+fn lay_beside(profile_dir: &Path, build: &MlxBuild) -> Result<(), String> {
+    for dir in &build.library_dirs {
+        let entries = fs::read_dir(dir).map_err(|error| format!("cannot list {}: {error}", dir.display()))?;
+        for source in entries.flatten().map(|entry| entry.path()).filter(|path| is_library(path)) {
+            let Some(name) = source.file_name() else { continue };
+            let target = profile_dir.join(name);
+            let _ = fs::remove_file(&target);
+            if fs::hard_link(&source, &target).is_err() {
+                fs::copy(&source, &target)
+                    .map_err(|error| format!("cannot copy {} to {}: {error}", source.display(), target.display()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A shared library, or the compiled Metal kernels that MLX looks for beside its library.
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    path.is_file()
+        && (name.ends_with(".so") || name.contains(".so.") || name.ends_with(".dylib") || name.ends_with(".metallib"))
+}
+
+/// The library's file name on the target.
+pub(crate) fn library_name() -> &'static str {
+    if variable("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "macos") { "libmlx.dylib" } else { "libmlx.so" }
+}
+
+pub(crate) fn library_in(dir: &Path) -> Option<PathBuf> {
+    Some(dir.join(library_name())).filter(|path| path.is_file())
+}

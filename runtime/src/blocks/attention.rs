@@ -1,0 +1,66 @@
+//! Grouped-query self-attention with rotary positions and a key-value cache.
+
+use super::linear::Linear;
+use super::rms_norm::RmsNorm;
+use super::rope::Rope;
+use crate::cache::{Cache, Mask};
+use crate::kernels::mlx::Result;
+use mlx_rs::Array;
+use mlx_rs::fast::{ScaledDotProductAttentionMask, scaled_dot_product_attention};
+
+/// Attention over `[1, length, hidden]`.
+#[derive(Debug)]
+pub(crate) struct Attention {
+    pub(crate) q_proj: Linear,
+    pub(crate) k_proj: Linear,
+    pub(crate) v_proj: Linear,
+    pub(crate) o_proj: Linear,
+    /// Normalizes each head's queries, in architectures that do.
+    pub(crate) q_norm: Option<RmsNorm>,
+    /// Normalizes each head's keys, in architectures that do.
+    pub(crate) k_norm: Option<RmsNorm>,
+    pub(crate) rope: Rope,
+    pub(crate) heads: i32,
+    pub(crate) key_value_heads: i32,
+    pub(crate) head_dim: i32,
+    /// Multiplies the scores before the softmax.
+    pub(crate) scale: f32,
+}
+
+impl Attention {
+    pub(crate) fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
+        let (batch, length) = (x.dim(0), x.dim(1));
+        let split = |projected: Array, heads: i32| {
+            projected.reshape(&[batch, length, heads, self.head_dim])
+        };
+        let normalize = |norm: Option<&RmsNorm>, heads: Array| match norm {
+            Some(norm) => norm.forward(&heads),
+            None => Ok(heads),
+        };
+        let to_heads = |array: Array| array.transpose_axes(&[0, 2, 1, 3]);
+
+        let queries = split(self.q_proj.forward(x)?, self.heads)?;
+        let keys = split(self.k_proj.forward(x)?, self.key_value_heads)?;
+        let values = to_heads(split(self.v_proj.forward(x)?, self.key_value_heads)?)?;
+        let queries = to_heads(normalize(self.q_norm.as_ref(), queries)?)?;
+        let keys = to_heads(normalize(self.k_norm.as_ref(), keys)?)?;
+
+        let offset = cache.offset();
+        let queries = self.rope.forward(&queries, offset)?;
+        let keys = self.rope.forward(&keys, offset)?;
+        let (keys, values) = cache.update(keys, values)?;
+
+        let mask = match mask {
+            Mask::None => None,
+            Mask::Causal => Some(ScaledDotProductAttentionMask::Causal),
+            Mask::Array(mask) => Some(ScaledDotProductAttentionMask::Array(mask)),
+        };
+        let attended = scaled_dot_product_attention(queries, keys, values, self.scale, mask, None)?;
+        let joined = attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[
+            batch,
+            length,
+            self.heads * self.head_dim,
+        ])?;
+        self.o_proj.forward(&joined)
+    }
+}

@@ -1,0 +1,51 @@
+//! The gated feed-forward layer.
+
+use super::linear::Linear;
+use crate::kernels::mlx::Result;
+use mlx_rs::{Array, ops};
+
+/// `down(activation(gate(x)) · up(x))`.
+#[derive(Debug)]
+pub(crate) struct GatedMlp {
+    pub(crate) gate_proj: Linear,
+    pub(crate) up_proj: Linear,
+    pub(crate) down_proj: Linear,
+    pub(crate) activation: Activation,
+}
+
+/// The function on the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activation {
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// The Gaussian error linear unit by its tanh approximation (Hendrycks and Gimpel, arXiv 1606.08415).
+    GeluTanh,
+}
+
+impl GatedMlp {
+    pub(crate) fn forward(&self, x: &Array) -> Result<Array> {
+        let gate = self.gate_proj.forward(x)?;
+        let gate = self.activation.apply(&gate)?;
+        self.down_proj
+            .forward(&gate.multiply(self.up_proj.forward(x)?)?)
+    }
+}
+
+impl Activation {
+    fn apply(self, x: &Array) -> Result<Array> {
+        match self {
+            Self::Silu => x.multiply(ops::sigmoid(x)?),
+            Self::GeluTanh => {
+                let dtype = x.dtype();
+                // Scalars in the input's own type, so that half-precision activations are not promoted.
+                let scalar = |value: f32| Array::from_f32(value).as_dtype(dtype);
+                let cubic = x.power(Array::from_int(3))?.multiply(scalar(0.044_715)?)?;
+                let inner = x
+                    .add(cubic)?
+                    .multiply(scalar((2.0 / std::f32::consts::PI).sqrt())?)?;
+                x.multiply(scalar(0.5)?)?
+                    .multiply(ops::tanh(inner)?.add(scalar(1.0)?)?)
+            }
+        }
+    }
+}

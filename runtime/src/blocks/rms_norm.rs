@@ -1,0 +1,21 @@
+//! Root-mean-square normalization over the last axis.
+
+use crate::kernels::mlx::Result;
+use mlx_rs::{Array, fast};
+
+/// `x / sqrt(mean(x²) + eps) · weight`.
+#[derive(Debug)]
+pub(crate) struct RmsNorm {
+    weight: Array,
+    eps: f32,
+}
+
+impl RmsNorm {
+    pub(crate) fn new(weight: Array, eps: f32) -> Self {
+        Self { weight, eps }
+    }
+
+    pub(crate) fn forward(&self, x: &Array) -> Result<Array> {
+        fast::rms_norm(x, Some(&self.weight), self.eps)
+    }
+}

@@ -1,0 +1,156 @@
+//! Key-value caches: what each layer keeps of the positions it has seen, and the mask that goes with it.
+
+mod full;
+mod window;
+
+use crate::kernels::mlx::Result;
+use full::FullCache;
+use mlx_rs::{Array, ops};
+use window::WindowCache;
+
+/// How far back a layer looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheKind {
+    /// At every earlier position.
+    Full,
+    /// At the last `0`-th many positions, its own included.
+    Window(i32),
+}
+
+/// One layer's keys and values.
+#[derive(Debug)]
+pub(crate) enum Cache {
+    Full(FullCache),
+    Window(WindowCache),
+}
+
+impl Cache {
+    pub(crate) fn new(kind: CacheKind) -> Self {
+        match kind {
+            CacheKind::Full => Self::Full(FullCache::default()),
+            CacheKind::Window(window) => Self::Window(WindowCache::new(window)),
+        }
+    }
+
+    /// How many positions have been seen: the position of the next token.
+    pub(crate) fn offset(&self) -> i32 {
+        match self {
+            Self::Full(cache) => cache.offset(),
+            Self::Window(cache) => cache.offset(),
+        }
+    }
+
+    /// Appends `[batch, heads, length, head_dim]` and returns all keys and values that attention is to see.
+    pub(crate) fn update(&mut self, keys: Array, values: Array) -> Result<(Array, Array)> {
+        match self {
+            Self::Full(cache) => cache.update(&keys, &values),
+            Self::Window(cache) => cache.update(keys, values),
+        }
+    }
+
+    /// The arrays held, to be evaluated between chunks of a prompt.
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        match self {
+            Self::Full(cache) => cache.arrays(),
+            Self::Window(cache) => cache.arrays(),
+        }
+    }
+
+    fn kind(&self) -> CacheKind {
+        match self {
+            Self::Full(_) => CacheKind::Full,
+            Self::Window(cache) => CacheKind::Window(cache.window()),
+        }
+    }
+
+    /// The mask for `length` new positions.
+    fn mask(&self, length: i32) -> Result<Mask> {
+        match self {
+            _ if length == 1 => Ok(Mask::None),
+            Self::Full(_) => Ok(Mask::Causal),
+            Self::Window(cache) => {
+                let earlier = cache.kept_for_next_chunk();
+                if earlier + length <= cache.window() {
+                    return Ok(Mask::Causal);
+                }
+                window_mask(length, earlier, cache.window()).map(Mask::Array)
+            }
+        }
+    }
+}
+
+/// Which keys each query may attend to.
+#[derive(Debug)]
+pub(crate) enum Mask {
+    /// All of them: one query at the last position.
+    None,
+    /// Those up to its own position.
+    Causal,
+    /// `[queries, keys]`, true where allowed.
+    Array(Array),
+}
+
+/// The masks of one forward pass, one a kind of cache.
+pub(crate) struct Masks(Vec<(CacheKind, Mask)>);
+
+impl Mask {
+    /// The masks for `length` new positions. All caches of a kind have seen the same positions.
+    pub(crate) fn per_kind(length: i32, caches: &[Cache]) -> Result<Masks> {
+        let mut masks: Vec<(CacheKind, Self)> = Vec::with_capacity(2);
+        for cache in caches {
+            let kind = cache.kind();
+            if masks.iter().all(|(known, _)| *known != kind) {
+                masks.push((kind, cache.mask(length)?));
+            }
+        }
+        Ok(Masks(masks))
+    }
+}
+
+impl Masks {
+    pub(crate) fn of(&self, kind: CacheKind) -> &Mask {
+        self.0
+            .iter()
+            .find(|(known, _)| *known == kind)
+            .map_or(&Mask::None, |(_, mask)| mask)
+    }
+}
+
+/// `[length, earlier + length]`: query `i` sees key `j` when `j <= earlier + i < j + window`.
+fn window_mask(length: i32, earlier: i32, window: i32) -> Result<Array> {
+    let keys = ops::arange::<i32, i32>(0, earlier + length, 1)?.expand_dims(0)?;
+    let queries = ops::arange::<i32, i32>(earlier, earlier + length, 1)?.expand_dims(1)?;
+    let seen = keys.le(&queries)?;
+    let near = queries.lt(keys.add(Array::from_int(window))?)?;
+    seen.logical_and(near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_mask_shows_each_query_exactly_its_window() {
+        let mask = window_mask(4, 2, 3).expect("OK because the shapes are small");
+        let rows: Vec<Vec<u8>> = mask
+            .as_type::<u8>()
+            .and_then(|mask| mask.eval().map(|()| mask))
+            .map(|mask| {
+                mask.as_slice::<u8>()
+                    .chunks(6)
+                    .map(<[u8]>::to_vec)
+                    .collect()
+            })
+            .expect("OK because a mask converts to bytes");
+        assert_eq!(
+            rows,
+            [
+                [1, 1, 1, 0, 0, 0],
+                [0, 1, 1, 1, 0, 0],
+                [0, 0, 1, 1, 1, 0],
+                [0, 0, 0, 1, 1, 1]
+            ]
+            .map(|row| row.to_vec())
+        );
+    }
+}
