@@ -1,14 +1,13 @@
-"""A persistent mlx-lm worker for speed comparisons: JSON lines in, JSON lines out.
+"""A persistent mlx-lm worker for speed comparisons; speaks the worker protocol of the benchmark harness.
 
-A request: ``{"model": DIR, "prompt_ids": [..], "max_tokens": M}``, optionally ``"prefill_step_size"`` (2,048) and
-``"id"`` (handed back). A model is loaded at its first request and kept until another one is asked for. Each request
-runs prefill and exactly M greedy tokens with mlx-lm's own ``generate_step``, its look-ahead and chunking included;
-end-of-sequence tokens do not stop it.
+One JSON object a line, requests on standard input, events on standard output (``harness/src/worker/protocol.rs`` is
+the authority): ``hello`` first; ``load`` is answered by ``loaded``, ``generate`` by ``generated``, ``finish`` by
+``done``. A request that cannot be served is answered by ``failed``, which ends the process.
 
-A reply: ``{"id", "prompt_tokens", "tokens", "prefill_nanos", "token_nanos", "load_nanos", "peak_memory_bytes",
-"versions"}``. Times are monotonic, since the first forward call: ``token_nanos[i]`` is when token i's value was on
-the host, so ``token_nanos[0]`` is the prefill and the M - 1 steps after it are the decode. ``load_nanos`` is null
-unless this request loaded the model. A request that cannot be served gets ``{"id", "error"}`` and the worker goes on.
+A generation is prefill and exactly ``max_tokens`` greedy tokens with mlx-lm's own ``generate_step``, its chunking
+and its look-ahead included. It knows no end of sequence: ``suppress_eos`` has nothing to do, the token is one like
+any other. Times are monotonic, since the first forward call: ``token_nanos[i]`` is when token i's value was on the
+host, so the first is the prefill and the steps after it are the decode.
 
 mlx-lm submits one step more than it needs; the worker waits for it to end after the last time is taken, so that it
 does not run into the next request.
@@ -17,101 +16,187 @@ does not run into the next request.
 from __future__ import annotations
 
 import argparse
-import gc
+import datetime
+import hashlib
 import json
+import os
+import struct
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
+
+PROTOCOL = 1
+Event = dict[str, Any]
+
+
+class Refusal(Exception):
+    """A request that cannot be served, with the kind that the protocol gives it."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        """Keep the kind beside the message."""
+        super().__init__(message)
+        self.kind = kind
+
+
+def mlx_library() -> Path | None:
+    """Return the path of the MLX library that this process has loaded, where the system tells."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return None
+    paths = (Path(line.split(maxsplit=5)[5].strip()) for line in maps.read_text().splitlines() if "/" in line)
+    return next((path for path in paths if path.name.startswith("libmlx.")), None)
+
+
+def hello(versions: dict[str, str]) -> Event:
+    """Return the event that says who speaks."""
+    library = mlx_library()
+    backend = "cpu" if mx.default_device() == mx.Device(mx.cpu) else ("metal" if mx.metal.is_available() else "cuda")
+    runtime = {
+        "version": f"mlx-lm {versions['mlx_lm']}",
+        "backend": backend,
+        "executable_sha256": None,
+        "mlx_version": versions["mlx"],
+        "mlx_revision": f"v{versions['mlx']}",
+        "mlx_library": None if library is None else str(library),
+        "mlx_library_sha256": None if library is None else hashlib.sha256(library.read_bytes()).hexdigest(),
+        "mlx_rs_version": None,
+        "mlx_c_version": None,
+        "report": versions,
+    }
+    return {"event": "hello", "protocol": PROTOCOL, "pid": os.getpid(), "stamp": None, "runtime": runtime}
 
 
 class Worker:
-    """Serves requests; holds at most one model."""
+    """Serves requests on one model."""
 
-    def __init__(self, versions: dict[str, str]) -> None:
-        """Remember the versions that every reply states."""
-        self.versions = versions
-        self.path: Path | None = None
+    def __init__(self) -> None:
+        """Start without a model."""
         self.model: Any = None
 
-    def load(self, path: Path) -> int | None:
-        """Load the checkpoint unless it is the one held; return the time it took, in nanoseconds."""
-        from mlx_lm.utils import load_model
+    def load(self, path: Path) -> Event:
+        """Load the checkpoint and describe it."""
+        from mlx_lm.utils import compute_bits_per_weight, get_total_parameters, load_model
 
-        if self.path == path:
-            return None
-        self.model, self.path = None, None
-        gc.collect()
-        mx.clear_cache()
+        if self.model is not None:
+            raise Refusal("bad_input", "a checkpoint is loaded already; a worker loads one")
+        mx.reset_peak_memory()
         started = time.monotonic_ns()
-        self.model, _ = load_model(path, strict=True)
-        self.path = path
-        return time.monotonic_ns() - started
+        try:
+            self.model, config = load_model(path, strict=True)
+        except (OSError, ValueError, KeyError) as fault:
+            raise Refusal("bad_input", f"{path}: {fault}") from fault
+        nanos = time.monotonic_ns() - started
+        weights = tree_flatten(self.model.parameters())
+        return {
+            "event": "loaded",
+            "load_nanos": nanos,
+            "model_type": config["model_type"],
+            "parameters": get_total_parameters(self.model),
+            "weight_bytes": sum(value.nbytes for _, value in weights),
+            "bits_per_weight": compute_bits_per_weight(self.model),
+            "context_length": config.get("max_position_embeddings"),
+            "synthetic": False,
+            "kv_mode": None,
+            "kernels": "mlx",
+            "active_memory_bytes": mx.get_active_memory(),
+            "peak_memory_bytes": mx.get_peak_memory(),
+            "summary": {"vocab_size": config["vocab_size"], "quantization": config.get("quantization")},
+        }
 
-    def serve(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run one request and return its reply."""
+    def generate(self, request: Event) -> Event:
+        """Run one generation and hand back its times."""
         from mlx_lm.generate import generate_step
 
-        ids, count = request["prompt_ids"], request["max_tokens"]
-        if not ids or count < 1:
-            raise ValueError("prompt_ids and max_tokens have to be at least one")
-        load_nanos = self.load(Path(request["model"]).resolve())
+        if self.model is None:
+            raise Refusal("bad_input", "no checkpoint is loaded")
+        ids = request["prompt"].get("tokens")
+        if ids is None:
+            raise Refusal("bad_input", "this worker has no synthetic prompts; give it the prompt's token ids")
+        if not ids or request["max_tokens"] < 1:
+            raise Refusal("bad_input", "the prompt and max_tokens have to be at least one token")
         prompt = mx.array(ids, dtype=mx.uint32)
         mx.eval(prompt)
         mx.clear_cache()
         mx.reset_peak_memory()
         tokens: list[int] = []
-        token_nanos: list[int] = []
-        steps = generate_step(
-            prompt,
-            self.model,
-            max_tokens=count,
-            prefill_step_size=request.get("prefill_step_size", 2048),
-        )
+        nanos: list[int] = []
+        options = {"max_tokens": request["max_tokens"], "prefill_step_size": request["prefill_chunk"]}
+        steps = generate_step(prompt, self.model, **options)
+        started_at = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
         started = time.monotonic_ns()
         for token, _ in steps:
-            token_nanos.append(time.monotonic_ns() - started)
+            nanos.append(time.monotonic_ns() - started)
             tokens.append(int(token))
         peak = mx.get_peak_memory()
         mx.synchronize()
-        return {
-            "id": request.get("id"),
+        sample = {
+            "rep": request["rep"],
             "prompt_tokens": len(ids),
-            "tokens": tokens,
-            "prefill_nanos": token_nanos[0],
-            "token_nanos": token_nanos,
-            "load_nanos": load_nanos,
+            "token_nanos": nanos,
+            "host_nanos": None,
             "peak_memory_bytes": peak,
-            "versions": self.versions,
+            "started_at": started_at,
+            "finish": "length",
         }
+        digest = hashlib.sha256(struct.pack(f"<{len(ids)}I", *ids)).hexdigest()
+        return {"event": "generated", "sample": sample, "tokens": tokens, "prompt_sha256": digest}
+
+
+STAGES = {"load": "load", "generate": "bench", "finish": "finish"}
+
+
+def answer(worker: Worker, line: str) -> Event:
+    """Return the event that answers a request line."""
+    stage = "start"
+    try:
+        request = json.loads(line)
+        name = request["request"]
+        stage = STAGES.get(name, "start")
+        if name == "load":
+            return worker.load(Path(request["path"]))
+        if name == "generate":
+            stage = "bench" if request["rep"] else "warmup"
+            return worker.generate(request)
+        if name == "finish":
+            return {"event": "done"}
+        raise Refusal("bad_input", f"unknown request {name!r}; known are load, generate, finish")
+    except Exception as fault:
+        if isinstance(fault, Refusal):
+            return {"event": "failed", "stage": stage, "kind": fault.kind, "message": str(fault)}
+        kind = "other"
+        if isinstance(fault, MemoryError) or "allocate" in str(fault):
+            kind = "out_of_memory"
+        return {"event": "failed", "stage": stage, "kind": kind, "message": f"{type(fault).__name__}: {fault}"}
 
 
 def main() -> int:
-    """Handle the command line and serve until standard input ends."""
+    """Handle the command line and serve until told to finish or until standard input ends."""
     parser = argparse.ArgumentParser(description="mlx-lm worker: JSON lines in, JSON lines out")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="default: the one that MLX takes by itself")
     arguments = parser.parse_args()
-    default = mx.default_device()
-    import shared  # sets the oracle's CPU device: mlx-lm makes its stream on the device that is set when it is imported
+    device = mx.Device(getattr(mx, arguments.device)) if arguments.device else mx.default_device()
+    mx.set_default_device(device)  # before mlx-lm is imported: it makes its stream then
+    import mlx_lm.generate  # noqa: F401
 
-    mx.set_default_device(getattr(mx, arguments.device) if arguments.device else default)
-    worker = Worker(shared.versions())
+    import shared
+
+    mx.set_default_device(device)  # `shared` asks for the CPU
     out = sys.stdout
-    sys.stdout = sys.stderr  # replies alone go to standard output, whatever a library prints
+    sys.stdout = sys.stderr  # events alone go to standard output, whatever a library prints
+    print(json.dumps(hello(shared.versions())), file=out, flush=True)
+    worker = Worker()
     for line in sys.stdin:
-        if not line.strip():
-            continue
-        identity = None
-        try:
-            request = json.loads(line)
-            identity = request.get("id")
-            reply = worker.serve(request)
-        except Exception as fault:  # one bad request must not end the worker
-            reply = {"id": identity, "error": f"{type(fault).__name__}: {fault}"}
-        print(json.dumps(reply), file=out, flush=True)
-    return 0
+        event = answer(worker, line)
+        print(json.dumps(event), file=out, flush=True)
+        if event["event"] == "done":
+            return 0
+        if event["event"] == "failed":
+            return 1
+    return 1
 
 
 if __name__ == "__main__":
