@@ -99,8 +99,9 @@ impl Row<Measured> {
     ) -> Result<Self, NotMeasured> {
         let figures = Figures::of(samples).map_err(|error| NotMeasured {
             rule: match error {
-                FiguresError::NoSamples => Rule::NoTokens,
-                FiguresError::RepetitionOrder { .. } => Rule::Inconclusive,
+                FiguresError::NoSamples | FiguresError::RepetitionOrder { .. } => {
+                    Rule::Inconclusive
+                }
                 FiguresError::PromptTokensDiffer { .. } => Rule::PromptMismatch,
                 FiguresError::GeneratedTokensDiffer { .. } => Rule::ShortGeneration,
             },

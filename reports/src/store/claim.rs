@@ -93,6 +93,21 @@ impl Claim {
         path_of(&self.folder, &self.stem, kind, stage)
     }
 
+    /// Whether all names of `stage` are free, so that nothing is moved when one is not.
+    pub(super) fn check_free(&self, stage: Stage) -> Result<(), StoreError> {
+        let taken = KINDS
+            .map(|kind| self.path(kind, stage))
+            .into_iter()
+            .find(|path| path.symlink_metadata().is_ok());
+        match taken {
+            None => Ok(()),
+            Some(path) => Err(StoreError::FinalNameTaken {
+                path,
+                partial: self.path(CSV, Stage::Unfinished),
+            }),
+        }
+    }
+
     /// Moves one file from its unfinished name to that of `stage`, which must be free.
     pub(super) fn promote(&self, kind: &str, stage: Stage) -> Result<PathBuf, StoreError> {
         let partial = self.path(kind, Stage::Unfinished);

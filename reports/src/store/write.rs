@@ -149,6 +149,7 @@ impl ResultSet {
 
     /// The CSV file comes last: its final name says that all is in place.
     fn finish(mut self, stage: Stage, reason: Option<String>) -> Result<Finished, StoreError> {
+        self.claim.check_free(stage)?;
         self.provenance.ending = Ending {
             complete: stage == Stage::Complete,
             reason,

@@ -1,0 +1,7 @@
+//! Tests of the crate as its users see it: files in, rows out, and the other way round.
+
+mod documents;
+mod rendering;
+mod result_sets;
+mod rows;
+mod sample_rows;
