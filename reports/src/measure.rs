@@ -153,12 +153,7 @@ impl TryFrom<RawSample> for Sample {
             if let [previous, nanos] = *pair
                 && nanos < previous
             {
-                return Err(SampleError::TimeRunsBack {
-                    rep,
-                    token: index + 2,
-                    nanos,
-                    previous,
-                });
+                return Err(SampleError::TimeRunsBack { rep, token: index + 2, nanos, previous });
             }
         }
         Ok(Self(raw))
@@ -179,10 +174,7 @@ impl Sample {
     /// From the first token to the last.
     pub fn decode(&self) -> Decode {
         let last = self.0.token_nanos.last().copied().unwrap_or_default();
-        Decode::new(
-            self.0.token_nanos.len() as u64,
-            last.saturating_sub(self.first_nanos()),
-        )
+        Decode::new(self.0.token_nanos.len() as u64, last.saturating_sub(self.first_nanos()))
     }
 
     /// For each generated token, nanoseconds from the first forward call to its value on the host.
@@ -255,39 +247,21 @@ mod tests {
 
     #[test]
     fn prefill_ends_and_decode_begins_at_the_first_token() {
-        let sample =
-            Sample::try_from(raw(&[300, 340, 390, 400])).expect("OK because the times rise");
+        let sample = Sample::try_from(raw(&[300, 340, 390, 400])).expect("OK because the times rise");
         assert_eq!(sample.prefill(), Prefill::new(8, 300));
         assert_eq!(sample.decode(), Decode::new(4, 100));
     }
 
     #[test]
     fn refuses_times_that_cannot_be() {
-        assert_eq!(
-            Sample::try_from(raw(&[])),
-            Err(SampleError::NoTokens { rep: 1 })
-        );
+        assert_eq!(Sample::try_from(raw(&[])), Err(SampleError::NoTokens { rep: 1 }));
         assert_eq!(
             Sample::try_from(raw(&[10, 20, 19])),
-            Err(SampleError::TimeRunsBack {
-                rep: 1,
-                token: 3,
-                nanos: 19,
-                previous: 20
-            })
+            Err(SampleError::TimeRunsBack { rep: 1, token: 3, nanos: 19, previous: 20 })
         );
+        assert_eq!(Sample::try_from(RawSample { rep: 0, ..raw(&[1]) }), Err(SampleError::RepetitionZero));
         assert_eq!(
-            Sample::try_from(RawSample {
-                rep: 0,
-                ..raw(&[1])
-            }),
-            Err(SampleError::RepetitionZero)
-        );
-        assert_eq!(
-            Sample::try_from(RawSample {
-                prompt_tokens: 0,
-                ..raw(&[1])
-            }),
+            Sample::try_from(RawSample { prompt_tokens: 0, ..raw(&[1]) }),
             Err(SampleError::EmptyPrompt { rep: 1 })
         );
     }

@@ -45,11 +45,7 @@ never_blank!(bool, u8, u16, u32, u64);
 impl<T: StampValue> Stamp<T> {
     /// A known value; a blank one (see [`StampValue::is_blank`]) makes an unknown stamp.
     pub fn known(value: T) -> Self {
-        if value.is_blank() {
-            Self(None)
-        } else {
-            Self(Some(value))
-        }
+        if value.is_blank() { Self(None) } else { Self(Some(value)) }
     }
 }
 
@@ -148,10 +144,7 @@ mod tests {
     #[test]
     fn a_blank_text_is_unknown() {
         for text in ["", "  ", "\t\n", "unknown", " Unknown "] {
-            assert!(
-                !Stamp::text(text).is_known(),
-                "{text:?} passed for a known value"
-            );
+            assert!(!Stamp::text(text).is_known(), "{text:?} passed for a known value");
         }
         assert!(!Stamp::known(f64::NAN).is_known());
         assert!(Stamp::known(0.0).is_known());
@@ -164,9 +157,8 @@ mod tests {
         };
         assert_eq!(json(&Stamp::unknown()), "null");
         assert_eq!(json(&Stamp::text("cpu")), "\"cpu\"");
-        let read = |text| {
-            serde_json::from_str::<Stamp<String>>(text).expect("OK because the input is valid JSON")
-        };
+        let read =
+            |text| serde_json::from_str::<Stamp<String>>(text).expect("OK because the input is valid JSON");
         assert!(!read("null").is_known());
         assert!(!read("\"\"").is_known());
         assert!(read("\"cpu\"").agrees_with(&Stamp::text("cpu")));

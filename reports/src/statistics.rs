@@ -30,12 +30,7 @@ impl Summary {
         } else {
             upper
         };
-        Some(Self {
-            count: sorted.len(),
-            min: *sorted.first()?,
-            median,
-            max: *sorted.last()?,
-        })
+        Some(Self { count: sorted.len(), min: *sorted.first()?, median, max: *sorted.last()? })
     }
 
     /// `100 * (max - min) / median`. None for a single value, of which no spread is known, and for a median of zero.
@@ -54,9 +49,7 @@ pub fn lower_median_index(values: &[f64]) -> Option<usize> {
     let mut order: Vec<(f64, usize)> = values.iter().copied().zip(0..).collect();
     order.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
     let (middle, _) = *order.get(values.len().checked_sub(1)? / 2)?;
-    values
-        .iter()
-        .position(|value| value.total_cmp(&middle).is_eq())
+    values.iter().position(|value| value.total_cmp(&middle).is_eq())
 }
 
 #[cfg(test)]
@@ -68,46 +61,21 @@ mod tests {
     #[test]
     fn the_median_of_an_odd_count_is_the_middle_value() {
         let summary = Summary::of(&[30.0, 10.0, 20.0]);
-        assert_eq!(
-            summary,
-            Some(Summary {
-                count: 3,
-                min: 10.0,
-                median: 20.0,
-                max: 30.0
-            })
-        );
-        assert_eq!(
-            summary.and_then(|summary| summary.spread_pct()),
-            Some(100.0)
-        );
+        assert_eq!(summary, Some(Summary { count: 3, min: 10.0, median: 20.0, max: 30.0 }));
+        assert_eq!(summary.and_then(|summary| summary.spread_pct()), Some(100.0));
     }
 
     #[test]
     fn the_median_of_an_even_count_is_the_mean_of_the_middle_two() {
         let summary = Summary::of(&[40.0, 10.0, 30.0, 20.0]);
-        assert_eq!(
-            summary,
-            Some(Summary {
-                count: 4,
-                min: 10.0,
-                median: 25.0,
-                max: 40.0
-            })
-        );
+        assert_eq!(summary, Some(Summary { count: 4, min: 10.0, median: 25.0, max: 40.0 }));
         // 100 * (40 - 10) / 25
-        assert_eq!(
-            summary.and_then(|summary| summary.spread_pct()),
-            Some(120.0)
-        );
+        assert_eq!(summary.and_then(|summary| summary.spread_pct()), Some(120.0));
     }
 
     #[test]
     fn one_value_has_no_known_spread() {
-        assert_eq!(
-            Summary::of(&[5.0]).and_then(|summary| summary.spread_pct()),
-            None
-        );
+        assert_eq!(Summary::of(&[5.0]).and_then(|summary| summary.spread_pct()), None);
     }
 
     #[test]

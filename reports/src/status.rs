@@ -239,9 +239,7 @@ impl Serialize for Status {
 
 impl<'de> Deserialize<'de> for Status {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -311,20 +309,10 @@ mod tests {
 
     #[test]
     fn refuses_words_that_are_no_status() {
-        for text in [
-            "ok",
-            "SKIP:",
-            "SKIP:duplicate_of=",
-            "FAIL:",
-            "INVALID:nonsense",
-            "skip:oom",
-            " ",
-            "FAIL:bench ",
-        ] {
-            assert!(
-                text.parse::<Status>().is_err(),
-                "{text:?} was read as a status"
-            );
+        for text in
+            ["ok", "SKIP:", "SKIP:duplicate_of=", "FAIL:", "INVALID:nonsense", "skip:oom", " ", "FAIL:bench "]
+        {
+            assert!(text.parse::<Status>().is_err(), "{text:?} was read as a status");
         }
     }
 }

@@ -18,9 +18,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// table gets.
 pub fn table(rows: &[AnyRow], completeness: &Completeness, width: Option<u16>) -> String {
     let mut table = Table::new();
-    table
-        .load_style(UTF8_FULL_CONDENSED)
-        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     if let Some(width) = width {
         table.set_width(width);
     }
@@ -65,24 +63,14 @@ fn cells(row: &AnyRow, notes: &Notes) -> Vec<String> {
     };
     vec![
         name,
-        shown(checkpoint.bits_per_weight.as_known(), |bits| {
-            format!("{bits:.2}")
-        }),
+        shown(checkpoint.bits_per_weight.as_known(), |bits| format!("{bits:.2}")),
         shown(figures, |figures| figures.prefill().tokens().to_string()),
         shown(figures, |figures| figures.decode().generated().to_string()),
-        shown(figures, |figures| {
-            rate(figures.prefill().tok_s(), figures.prefill_spread_pct())
-        }),
-        shown(figures, |figures| {
-            rate(figures.decode().tok_s(), figures.decode_spread_pct())
-        }),
+        shown(figures, |figures| rate(figures.prefill().tok_s(), figures.prefill_spread_pct())),
+        shown(figures, |figures| rate(figures.decode().tok_s(), figures.decode_spread_pct())),
         shown(figures, |figures| figures.reps().to_string()),
-        shown(figures.and_then(Figures::peak_memory_bytes), |bytes| {
-            format!("{:.1}", bytes as f64 / MIB)
-        }),
-        shown(row.load_nanos(), |nanos| {
-            format!("{:.0}", nanos as f64 / 1e6)
-        }),
+        shown(figures.and_then(Figures::peak_memory_bytes), |bytes| format!("{:.1}", bytes as f64 / MIB)),
+        shown(row.load_nanos(), |nanos| format!("{:.0}", nanos as f64 / 1e6)),
         status,
     ]
 }
@@ -101,9 +89,7 @@ fn rate(tok_s: Option<f64>, spread_pct: Option<f64>) -> String {
 
 /// Names and reasons come from folders and programs: no line break or control character of theirs reaches the terminal.
 fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What must be said beneath the table, and the mark of each remark that holds for some rows only.
@@ -141,57 +127,35 @@ const REMARKS: [Remark; 5] = [
     },
     Remark {
         mark: '1',
-        applies: |row| {
-            row.as_measured()
-                .is_some_and(|row| row.figures().reps() == 1)
-        },
+        applies: |row| row.as_measured().is_some_and(|row| row.figures().reps() == 1),
         text: "one repetition: no spread is known",
     },
 ];
 
 impl Notes {
     fn of(rows: &[AnyRow], completeness: &Completeness) -> Self {
-        let remarks = REMARKS
-            .into_iter()
-            .filter(|remark| rows.iter().any(remark.applies))
-            .collect();
+        let remarks = REMARKS.into_iter().filter(|remark| rows.iter().any(remark.applies)).collect();
         let mut general = vec![
             "rates are of the lower median repetition, decode = (generated - 1) / time; in brackets the spread, 100 * \
              (max - min) / median, of n repetitions"
                 .to_owned(),
         ];
         if let Completeness::Partial { reason, torn } = completeness {
-            let reason = reason
-                .as_deref()
-                .map_or_else(|| "the run did not end".to_owned(), one_line);
+            let reason = reason.as_deref().map_or_else(|| "the run did not end".to_owned(), one_line);
             general.push(format!("PARTIAL: {reason}; rows are missing"));
             if *torn {
                 general.push("the file ends within a row, which is not shown".to_owned());
             }
         }
-        let valid = rows
-            .iter()
-            .filter(|row| row.as_measured().is_some())
-            .count();
-        general.push(format!(
-            "{valid} of {} rows are valid measurements",
-            rows.len()
-        ));
+        let valid = rows.iter().filter(|row| row.as_measured().is_some()).count();
+        general.push(format!("{valid} of {} rows are valid measurements", rows.len()));
         Self { remarks, general }
     }
 
     fn marks(&self, row: &AnyRow) -> String {
-        let marks: String = self
-            .remarks
-            .iter()
-            .filter(|remark| (remark.applies)(row))
-            .map(|remark| remark.mark)
-            .collect();
-        if marks.is_empty() {
-            marks
-        } else {
-            format!(" [{marks}]")
-        }
+        let marks: String =
+            self.remarks.iter().filter(|remark| (remark.applies)(row)).map(|remark| remark.mark).collect();
+        if marks.is_empty() { marks } else { format!(" [{marks}]") }
     }
 
     fn write(&self, text: &mut String) {

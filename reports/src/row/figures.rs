@@ -27,9 +27,7 @@ pub enum FiguresError {
     #[error("no repetition was measured")]
     NoSamples,
     /// Repetitions are not numbered in rising order.
-    #[error(
-        "repetition {rep} follows repetition {previous}; repetitions must be in rising order, each once"
-    )]
+    #[error("repetition {rep} follows repetition {previous}; repetitions must be in rising order, each once")]
     RepetitionOrder {
         /// The later sample's number.
         rep: u32,
@@ -71,25 +69,16 @@ impl Figures {
             previous = rep;
             let (found, expected) = (sample.prefill().tokens(), first.prefill().tokens());
             if found != expected {
-                return Err(FiguresError::PromptTokensDiffer {
-                    rep,
-                    found,
-                    expected,
-                });
+                return Err(FiguresError::PromptTokensDiffer { rep, found, expected });
             }
             let (found, expected) = (sample.decode().generated(), first.decode().generated());
             if found != expected {
-                return Err(FiguresError::GeneratedTokensDiffer {
-                    rep,
-                    found,
-                    expected,
-                });
+                return Err(FiguresError::GeneratedTokensDiffer { rep, found, expected });
             }
         }
         let prefills: Vec<Prefill> = samples.iter().map(Sample::prefill).collect();
         let decodes: Vec<Decode> = samples.iter().map(Sample::decode).collect();
-        let prefill_rates: Vec<Option<f64>> =
-            prefills.iter().map(|prefill| prefill.tok_s()).collect();
+        let prefill_rates: Vec<Option<f64>> = prefills.iter().map(|prefill| prefill.tok_s()).collect();
         let decode_rates: Vec<Option<f64>> = decodes.iter().map(|decode| decode.tok_s()).collect();
         Ok(Self {
             prefill: pick(&prefills, &prefill_rates).unwrap_or_else(|| first.prefill()),
@@ -109,14 +98,7 @@ impl Figures {
         decode_spread_pct: Option<f64>,
         peak_memory_bytes: Option<u64>,
     ) -> Self {
-        Self {
-            prefill,
-            decode,
-            reps,
-            prefill_spread_pct,
-            decode_spread_pct,
-            peak_memory_bytes,
-        }
+        Self { prefill, decode, reps, prefill_spread_pct, decode_spread_pct, peak_memory_bytes }
     }
 
     /// Prefill of the repetition with the lower median prefill rate.
@@ -210,16 +192,14 @@ mod tests {
         assert_eq!(figures.prefill().nanos(), 20);
         assert_eq!(figures.decode().nanos(), 20);
         // Rates stand 2 to 1: 100 * 1 / 1.5.
-        let spread = figures
-            .decode_spread_pct()
-            .expect("OK because there are two repetitions");
+        let spread = figures.decode_spread_pct().expect("OK because there are two repetitions");
         assert!((spread - 66.666_666_666).abs() < 1e-6, "{spread}");
     }
 
     #[test]
     fn a_single_repetition_has_no_spread() {
-        let figures = Figures::of(&[sample(1, &[10, 20], None)])
-            .expect("OK because one sample belongs to itself");
+        let figures =
+            Figures::of(&[sample(1, &[10, 20], None)]).expect("OK because one sample belongs to itself");
         assert_eq!(figures.decode_spread_pct(), None);
         assert_eq!(figures.peak_memory_bytes(), None);
     }
@@ -237,18 +217,11 @@ mod tests {
         assert_eq!(Figures::of(&[]), Err(FiguresError::NoSamples));
         assert_eq!(
             Figures::of(&[sample(1, &[10, 20], None), sample(2, &[10], None)]),
-            Err(FiguresError::GeneratedTokensDiffer {
-                rep: 2,
-                found: 1,
-                expected: 2
-            })
+            Err(FiguresError::GeneratedTokensDiffer { rep: 2, found: 1, expected: 2 })
         );
         assert_eq!(
             Figures::of(&[sample(2, &[10, 20], None), sample(2, &[10, 20], None)]),
-            Err(FiguresError::RepetitionOrder {
-                rep: 2,
-                previous: 2
-            })
+            Err(FiguresError::RepetitionOrder { rep: 2, previous: 2 })
         );
     }
 }

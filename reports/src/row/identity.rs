@@ -172,9 +172,7 @@ pub struct Build {
 impl Build {
     /// Whether the sources differed from the commit; none when the commit is unknown.
     pub fn is_dirty(&self) -> Option<bool> {
-        self.mlxcel_commit
-            .as_known()
-            .map(|commit| commit.ends_with("-dirty"))
+        self.mlxcel_commit.as_known().map(|commit| commit.ends_with("-dirty"))
     }
 }
 

@@ -9,8 +9,8 @@ mod identity;
 
 pub use figures::{Figures, FiguresError};
 pub use identity::{
-    Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity,
-    Run, Workload,
+    Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run,
+    Workload,
 };
 
 use crate::measure::Sample;
@@ -99,9 +99,7 @@ impl Row<Measured> {
     ) -> Result<Self, NotMeasured> {
         let figures = Figures::of(samples).map_err(|error| NotMeasured {
             rule: match error {
-                FiguresError::NoSamples | FiguresError::RepetitionOrder { .. } => {
-                    Rule::Inconclusive
-                }
+                FiguresError::NoSamples | FiguresError::RepetitionOrder { .. } => Rule::Inconclusive,
                 FiguresError::PromptTokensDiffer { .. } => Rule::PromptMismatch,
                 FiguresError::GeneratedTokensDiffer { .. } => Rule::ShortGeneration,
             },
@@ -129,19 +127,13 @@ impl Row<Measured> {
             return broken(Rule::Inconclusive, detail);
         }
         if workload.eos_policy == EosPolicy::Suppress && generated < workload.max_tokens {
-            let detail = format!(
-                "{generated} of {} tokens were generated",
-                workload.max_tokens
-            );
+            let detail = format!("{generated} of {} tokens were generated", workload.max_tokens);
             return broken(Rule::ShortGeneration, detail);
         }
         if let Some(target) = workload.prompt_target_len
             && figures.prefill().tokens() != target
         {
-            let detail = format!(
-                "the prompt had {} tokens instead of {target}",
-                figures.prefill().tokens()
-            );
+            let detail = format!("the prompt had {} tokens instead of {target}", figures.prefill().tokens());
             return broken(Rule::PromptMismatch, detail);
         }
         if figures.prefill().tok_s().is_none() {
@@ -150,12 +142,7 @@ impl Row<Measured> {
         if figures.decode().steps() > 0 && figures.decode().tok_s().is_none() {
             return broken(Rule::ZeroTime, "decode took no measurable time".to_owned());
         }
-        Ok(Self {
-            identity,
-            load_nanos,
-            detail: None,
-            outcome: Measured { figures },
-        })
+        Ok(Self { identity, load_nanos, detail: None, outcome: Measured { figures } })
     }
 
     /// The figures of the row.
@@ -170,10 +157,7 @@ impl Row<Measured> {
             identity: self.identity,
             load_nanos: self.load_nanos,
             detail: non_empty(detail.into()),
-            outcome: Excluded {
-                exclusion: rule.into(),
-                figures: Some(self.outcome.figures),
-            },
+            outcome: Excluded { exclusion: rule.into(), figures: Some(self.outcome.figures) },
         }
     }
 }
@@ -188,13 +172,8 @@ impl Row<Excluded> {
         detail: impl Into<String>,
         samples: &[Sample],
     ) -> Self {
-        Self::from_exclusion(
-            identity,
-            load_nanos,
-            exclusion.into(),
-            Figures::of(samples).ok(),
-        )
-        .with_detail(detail)
+        Self::from_exclusion(identity, load_nanos, exclusion.into(), Figures::of(samples).ok())
+            .with_detail(detail)
     }
 
     pub(crate) const fn from_exclusion(
@@ -203,12 +182,7 @@ impl Row<Excluded> {
         exclusion: Exclusion,
         figures: Option<Figures>,
     ) -> Self {
-        Self {
-            identity,
-            load_nanos,
-            detail: None,
-            outcome: Excluded { exclusion, figures },
-        }
+        Self { identity, load_nanos, detail: None, outcome: Excluded { exclusion, figures } }
     }
 
     /// Why there is no valid measurement.

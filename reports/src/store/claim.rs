@@ -48,21 +48,14 @@ impl Claim {
     /// Claims `stem`, or `stem_2`, `stem_3` and so on, and hands back the empty CSV file.
     pub(super) fn take(folder: &Path, stem: &str) -> Result<(Self, File), StoreError> {
         for attempt in 1..=MAX_ATTEMPTS {
-            let stem = if attempt == 1 {
-                stem.to_owned()
-            } else {
-                format!("{stem}_{attempt}")
-            };
+            let stem = if attempt == 1 { stem.to_owned() } else { format!("{stem}_{attempt}") };
             let path = path_of(folder, &stem, CSV, Stage::Unfinished);
             let file = match create_new(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(source) => return Err(StoreError::creating(&path, source)),
             };
-            let claim = Self {
-                folder: folder.to_owned(),
-                stem,
-            };
+            let claim = Self { folder: folder.to_owned(), stem };
             if !claim.others_exist() {
                 return Ok((claim, file));
             }
@@ -95,16 +88,13 @@ impl Claim {
 
     /// Whether all names of `stage` are free, so that nothing is moved when one is not.
     pub(super) fn check_free(&self, stage: Stage) -> Result<(), StoreError> {
-        let taken = KINDS
-            .map(|kind| self.path(kind, stage))
-            .into_iter()
-            .find(|path| path.symlink_metadata().is_ok());
+        let taken =
+            KINDS.map(|kind| self.path(kind, stage)).into_iter().find(|path| path.symlink_metadata().is_ok());
         match taken {
             None => Ok(()),
-            Some(path) => Err(StoreError::FinalNameTaken {
-                path,
-                partial: self.path(CSV, Stage::Unfinished),
-            }),
+            Some(path) => {
+                Err(StoreError::FinalNameTaken { path, partial: self.path(CSV, Stage::Unfinished) })
+            }
         }
     }
 
@@ -170,16 +160,10 @@ mod tests {
             std::fs::write(&to, "old").expect("OK because the folder is ours");
             let error = rename(&from, &to).expect_err("OK because the name is taken");
             assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-            assert_eq!(
-                std::fs::read_to_string(&to).expect("OK because it was just written"),
-                "old"
-            );
+            assert_eq!(std::fs::read_to_string(&to).expect("OK because it was just written"), "old");
             std::fs::remove_file(&to).expect("OK because the folder is ours");
             rename(&from, &to).expect("OK because the name is free");
-            assert_eq!(
-                std::fs::read_to_string(&to).expect("OK because it was just renamed"),
-                "new"
-            );
+            assert_eq!(std::fs::read_to_string(&to).expect("OK because it was just renamed"), "new");
             assert!(!from.exists());
         }
     }

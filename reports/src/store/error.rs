@@ -115,24 +115,17 @@ impl StoreError {
     pub(super) fn writing(path: &Path, bytes: usize, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull {
-                path,
-                bytes: bytes as u64,
-                source,
-            },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { path, bytes: bytes as u64, source }
+            }
             _ => Self::Write { path, source },
         }
     }
 
     pub(super) fn creating(path: &Path, source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::writing(path, 0, source)
-            }
-            _ => Self::Create {
-                path: path.to_owned(),
-                source,
-            },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::writing(path, 0, source),
+            _ => Self::Create { path: path.to_owned(), source },
         }
     }
 }

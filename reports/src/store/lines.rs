@@ -16,11 +16,7 @@ pub(super) struct LineFile {
 impl LineFile {
     /// `file` is empty and open for appending.
     pub(super) const fn new(file: File, path: PathBuf) -> Self {
-        Self {
-            file,
-            path,
-            bytes: 0,
-        }
+        Self { file, path, bytes: 0 }
     }
 
     /// Bytes written so far.
@@ -30,10 +26,7 @@ impl LineFile {
 
     /// Writes whole lines through to the disk, or leaves the file as it was.
     pub(super) fn append(&mut self, lines: &str) -> Result<(), StoreError> {
-        let written = self
-            .file
-            .write_all(lines.as_bytes())
-            .and_then(|()| sync(&self.file));
+        let written = self.file.write_all(lines.as_bytes()).and_then(|()| sync(&self.file));
         match written {
             Ok(()) => {
                 self.bytes = self.bytes.saturating_add(lines.len() as u64);
@@ -58,12 +51,7 @@ impl LineFile {
 /// Some file systems cannot sync and say so; that is no loss of data.
 pub(super) fn sync(file: &File) -> io::Result<()> {
     match file.sync_data() {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
-            ) =>
-        {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())
         }
         result => result,
@@ -78,22 +66,12 @@ mod tests {
     #[test]
     fn a_full_device_is_named_with_the_bytes_that_did_not_fit() {
         let device = PathBuf::from("/dev/full");
-        let file = File::options()
-            .write(true)
-            .open(&device)
-            .expect("OK because Linux has this device");
-        let error = LineFile::new(file, device)
-            .append("abc\n")
-            .expect_err("OK because the device is always full");
-        assert!(
-            matches!(error, StoreError::DiskFull { bytes: 4, .. }),
-            "{error:?}"
-        );
+        let file = File::options().write(true).open(&device).expect("OK because Linux has this device");
+        let error =
+            LineFile::new(file, device).append("abc\n").expect_err("OK because the device is always full");
+        assert!(matches!(error, StoreError::DiskFull { bytes: 4, .. }), "{error:?}");
         let text = error.to_string();
-        assert!(
-            text.contains("/dev/full") && text.contains("4 more bytes"),
-            "{text}"
-        );
+        assert!(text.contains("/dev/full") && text.contains("4 more bytes"), "{text}");
     }
 
     #[test]
@@ -107,9 +85,6 @@ mod tests {
         lines.append("two\n").expect("OK because there is space");
         lines.cut_to(kept);
         lines.append("three\n").expect("OK because there is space");
-        assert_eq!(
-            std::fs::read_to_string(path).expect("OK because it was just written"),
-            "one\nthree\n"
-        );
+        assert_eq!(std::fs::read_to_string(path).expect("OK because it was just written"), "one\nthree\n");
     }
 }

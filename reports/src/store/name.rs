@@ -29,11 +29,7 @@ pub struct FileName {
 impl FileName {
     /// The name without an ending: letters, digits, `.`, `-` and `_` only.
     pub fn stem(&self) -> String {
-        let mut stem = format!(
-            "{}_{}",
-            self.backend,
-            slug(&self.hw.to_lowercase(), HARDWARE_MAX)
-        );
+        let mut stem = format!("{}_{}", self.backend, slug(&self.hw.to_lowercase(), HARDWARE_MAX));
         if self.harness == HarnessKind::Vlm {
             stem.push_str("_vlm");
         }
@@ -54,24 +50,10 @@ impl FileName {
 /// No separators, no spaces, no leading dot, never empty.
 fn slug(text: &str, max: usize) -> String {
     let keep = |c: char| {
-        if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') {
-            c
-        } else {
-            '_'
-        }
+        if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' }
     };
-    let slug: String = text
-        .trim()
-        .trim_start_matches('.')
-        .chars()
-        .map(keep)
-        .take(max)
-        .collect();
-    if slug.is_empty() {
-        "unknown".to_owned()
-    } else {
-        slug
-    }
+    let slug: String = text.trim().trim_start_matches('.').chars().map(keep).take(max).collect();
+    if slug.is_empty() { "unknown".to_owned() } else { slug }
 }
 
 #[cfg(test)]
@@ -100,15 +82,8 @@ mod tests {
             harness: HarnessKind::Vlm,
             ..name()
         };
-        assert_eq!(
-            full.stem(),
-            "metal_m1ultra_vlm_2026-11-29_post_reboot_single_LFM2-350M-8bit"
-        );
-        let processor = FileName {
-            hw: "Xeon, Gold/6430 @ 2".to_owned(),
-            backend: Backend::Cpu,
-            ..name()
-        };
+        assert_eq!(full.stem(), "metal_m1ultra_vlm_2026-11-29_post_reboot_single_LFM2-350M-8bit");
+        let processor = FileName { hw: "Xeon, Gold/6430 @ 2".to_owned(), backend: Backend::Cpu, ..name() };
         assert_eq!(processor.stem(), "cpu_xeon__gold_6430___2_2026-11-29");
     }
 

@@ -103,14 +103,9 @@ pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
     } else {
         (wire::read_rows(path)?, false)
     };
-    let provenance = place
-        .existing(PROVENANCE)
-        .map(|path| read_provenance(&path))
-        .transpose()?;
+    let provenance = place.existing(PROVENANCE).map(|path| read_provenance(&path)).transpose()?;
     if let Some(provenance) = &provenance
-        && let Some(row) = rows
-            .iter()
-            .find(|row| row.identity().run.run_id != provenance.run_id)
+        && let Some(row) = rows.iter().find(|row| row.identity().run.run_id != provenance.run_id)
     {
         return Err(OpenError::ForeignRow {
             path: path.to_owned(),
@@ -123,38 +118,24 @@ pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
         (Stage::Complete, None) => Completeness::Unknown,
         (Stage::Complete, Some(provenance)) if provenance.ending.complete => Completeness::Complete,
         (_, provenance) => Completeness::Partial {
-            reason: provenance
-                .as_ref()
-                .and_then(|provenance| provenance.ending.reason.clone()),
+            reason: provenance.as_ref().and_then(|provenance| provenance.ending.reason.clone()),
             torn,
         },
     };
-    let recorded = provenance
-        .as_ref()
-        .and_then(|provenance| provenance.ending.csv_sha256.clone());
+    let recorded = provenance.as_ref().and_then(|provenance| provenance.ending.csv_sha256.clone());
     let altered = match recorded {
         None => None,
         Some(recorded) => Some(digest(path)? != recorded),
     };
-    Ok(ResultFile {
-        path: path.to_owned(),
-        rows,
-        completeness,
-        provenance,
-        altered,
-    })
+    Ok(ResultFile { path: path.to_owned(), rows, completeness, provenance, altered })
 }
 
 /// Reads the samples beside the CSV file `path`. The last line of an unfinished file may be torn and is then left out.
 pub fn read_samples(path: &Path) -> Result<Vec<StoredSample>, OpenError> {
     let place = Place::of(path)?;
-    let path = place
-        .existing(SAMPLES)
-        .unwrap_or_else(|| place.path(SAMPLES, place.stage));
-    let text = std::fs::read_to_string(&path).map_err(|source| OpenError::Read {
-        path: path.clone(),
-        source,
-    })?;
+    let path = place.existing(SAMPLES).unwrap_or_else(|| place.path(SAMPLES, place.stage));
+    let text =
+        std::fs::read_to_string(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;
     let whole = match text.rfind('\n') {
         _ if place.stage != Stage::Unfinished => text.as_str(),
         Some(end) => text.get(..=end).unwrap_or_default(),
@@ -174,19 +155,12 @@ pub fn read_samples(path: &Path) -> Result<Vec<StoredSample>, OpenError> {
 }
 
 fn read_provenance(path: &Path) -> Result<Provenance, OpenError> {
-    let complaint = |reason: String| OpenError::Provenance {
-        path: path.to_owned(),
-        reason,
-    };
-    let text = std::fs::read_to_string(path).map_err(|source| OpenError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let complaint = |reason: String| OpenError::Provenance { path: path.to_owned(), reason };
+    let text =
+        std::fs::read_to_string(path).map_err(|source| OpenError::Read { path: path.to_owned(), source })?;
     let value: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| complaint(error.to_string()))?;
-    let version = value
-        .get("schema_version")
-        .and_then(serde_json::Value::as_u64);
+    let version = value.get("schema_version").and_then(serde_json::Value::as_u64);
     match version {
         Some(version) if version == u64::from(PROVENANCE_SCHEMA_VERSION) => {}
         Some(version) => return Err(complaint(format!("its `schema_version` is {version}"))),
@@ -196,10 +170,7 @@ fn read_provenance(path: &Path) -> Result<Provenance, OpenError> {
 }
 
 fn digest(path: &Path) -> Result<String, OpenError> {
-    sha256_of(path).map_err(|source| OpenError::Read {
-        path: path.to_owned(),
-        source,
-    })
+    sha256_of(path).map_err(|source| OpenError::Read { path: path.to_owned(), source })
 }
 
 /// What the name of a CSV file says.
@@ -211,28 +182,18 @@ struct Place {
 
 impl Place {
     fn of(path: &Path) -> Result<Self, OpenError> {
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let endings = [
             (".csv.partial", Stage::Unfinished),
             (".partial.csv", Stage::Partial),
             (".csv", Stage::Complete),
         ];
-        let found = endings
-            .iter()
-            .find_map(|(ending, stage)| name.strip_suffix(ending).map(|stem| (stem, *stage)));
-        let (stem, stage) = found.ok_or_else(|| OpenError::Name {
-            path: path.to_owned(),
-        })?;
+        let found =
+            endings.iter().find_map(|(ending, stage)| name.strip_suffix(ending).map(|stem| (stem, *stage)));
+        let (stem, stage) = found.ok_or_else(|| OpenError::Name { path: path.to_owned() })?;
         let folder = path.parent().unwrap_or_else(|| Path::new("")).to_owned();
         debug_assert!(path_of(&folder, stem, CSV, stage).ends_with(name));
-        Ok(Self {
-            folder,
-            stem: stem.to_owned(),
-            stage,
-        })
+        Ok(Self { folder, stem: stem.to_owned(), stage })
     }
 
     fn path(&self, kind: &str, stage: Stage) -> PathBuf {
@@ -247,12 +208,7 @@ impl Place {
         }
         let moved = [Stage::Complete, Stage::Partial];
         (self.stage == Stage::Unfinished)
-            .then(|| {
-                moved
-                    .iter()
-                    .map(|stage| self.path(kind, *stage))
-                    .find(|path| path.exists())
-            })
+            .then(|| moved.iter().map(|stage| self.path(kind, *stage)).find(|path| path.exists()))
             .flatten()
     }
 }

@@ -91,26 +91,12 @@ pub(super) fn parse(line: &str) -> Result<StoredSample, String> {
     .map_err(|error| error.to_string())?;
     let derived = [
         ("prefill_ns", wire.prefill_ns, sample.prefill().nanos()),
-        (
-            "generated_tokens",
-            wire.generated_tokens,
-            sample.decode().generated(),
-        ),
+        ("generated_tokens", wire.generated_tokens, sample.decode().generated()),
         ("decode_steps", wire.decode_steps, sample.decode().steps()),
         ("decode_ns", wire.decode_ns, sample.decode().nanos()),
     ];
-    if let Some((key, found, expected)) = derived
-        .iter()
-        .find(|(_, found, expected)| found != expected)
-    {
-        return Err(format!(
-            "`{key}` is {found}, but the token times make it {expected}"
-        ));
+    if let Some((key, found, expected)) = derived.iter().find(|(_, found, expected)| found != expected) {
+        return Err(format!("`{key}` is {found}, but the token times make it {expected}"));
     }
-    Ok(StoredSample {
-        run_id: wire.run_id,
-        model: wire.model,
-        order_index: wire.order_index,
-        sample,
-    })
+    Ok(StoredSample { run_id: wire.run_id, model: wire.model, order_index: wire.order_index, sample })
 }

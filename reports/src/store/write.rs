@@ -46,25 +46,12 @@ pub struct Finished {
 impl ResultSet {
     /// Claims a free name in `folder`, which is made if it does not exist, and writes the header and the provenance.
     /// Creates the first files of a run: to be called when nothing can be refused any more.
-    pub fn create(
-        folder: &Path,
-        name: &FileName,
-        provenance: Provenance,
-    ) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(folder).map_err(|source| StoreError::CreateFolder {
-            path: folder.to_owned(),
-            source,
-        })?;
+    pub fn create(folder: &Path, name: &FileName, provenance: Provenance) -> Result<Self, StoreError> {
+        std::fs::create_dir_all(folder)
+            .map_err(|source| StoreError::CreateFolder { path: folder.to_owned(), source })?;
         let (claim, csv) = Claim::take(folder, &name.stem())?;
         match Self::begin(&claim, csv, &provenance) {
-            Ok((csv, samples)) => Ok(Self {
-                claim,
-                csv,
-                samples,
-                provenance,
-                rows: 0,
-                settled: false,
-            }),
+            Ok((csv, samples)) => Ok(Self { claim, csv, samples, provenance, rows: 0, settled: false }),
             Err(error) => {
                 claim.remove();
                 Err(error)
@@ -72,11 +59,7 @@ impl ResultSet {
         }
     }
 
-    fn begin(
-        claim: &Claim,
-        csv: File,
-        provenance: &Provenance,
-    ) -> Result<(LineFile, LineFile), StoreError> {
+    fn begin(claim: &Claim, csv: File, provenance: &Provenance) -> Result<(LineFile, LineFile), StoreError> {
         let mut csv = LineFile::new(csv, claim.path(CSV, Stage::Unfinished));
         csv.append(&wire::header_line())?;
         let path = claim.path(SAMPLES, Stage::Unfinished);
@@ -120,9 +103,7 @@ impl ResultSet {
             })?;
         let before = self.samples.bytes();
         self.samples.append(&sample_lines)?;
-        self.csv
-            .append(&row_line)
-            .inspect_err(|_| self.samples.cut_to(before))?;
+        self.csv.append(&row_line).inspect_err(|_| self.samples.cut_to(before))?;
         self.rows = self.rows.saturating_add(1);
         Ok(())
     }
@@ -130,9 +111,7 @@ impl ResultSet {
     /// Every planned row is written: the files get their final names.
     pub fn complete(self) -> Result<Finished, StoreError> {
         if self.rows == 0 {
-            return Err(StoreError::NoRows {
-                folder: self.claim.folder().to_owned(),
-            });
+            return Err(StoreError::NoRows { folder: self.claim.folder().to_owned() });
         }
         self.finish(Stage::Complete, None)
     }
@@ -143,8 +122,7 @@ impl ResultSet {
         if self.rows == 0 {
             return Ok(None);
         }
-        self.finish(Stage::Partial, Some(reason.to_owned()))
-            .map(Some)
+        self.finish(Stage::Partial, Some(reason.to_owned())).map(Some)
     }
 
     /// The CSV file comes last: its final name says that all is in place.
@@ -188,10 +166,8 @@ impl Drop for ResultSet {
 /// Writes beside and renames, so that the old content stays whole until the new one is.
 fn write_provenance(claim: &Claim, provenance: &Provenance) -> Result<(), StoreError> {
     let path = claim.path(PROVENANCE, Stage::Unfinished);
-    let mut text = serde_json::to_string_pretty(provenance).map_err(|source| StoreError::Json {
-        path: path.clone(),
-        source,
-    })?;
+    let mut text = serde_json::to_string_pretty(provenance)
+        .map_err(|source| StoreError::Json { path: path.clone(), source })?;
     text.push('\n');
     let beside = path.with_extension("partial.tmp");
     File::create(&beside)

@@ -30,11 +30,7 @@ impl<T: Cell> Cell for Option<T> {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            Ok(None)
-        } else {
-            T::read(text).map(Some)
-        }
+        if text.is_empty() { Ok(None) } else { T::read(text).map(Some) }
     }
 
     fn json(&self) -> Value {
@@ -48,11 +44,7 @@ impl Cell for String {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            Err("empty, but every row has one".to_owned())
-        } else {
-            Ok(text.to_owned())
-        }
+        if text.is_empty() { Err("empty, but every row has one".to_owned()) } else { Ok(text.to_owned()) }
     }
 
     fn json(&self) -> Value {
@@ -83,8 +75,7 @@ impl Cell for bool {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        text.parse()
-            .map_err(|_| format!("`{text}` is neither `true` nor `false`"))
+        text.parse().map_err(|_| format!("`{text}` is neither `true` nor `false`"))
     }
 
     fn json(&self) -> Value {
@@ -159,8 +150,7 @@ impl Cell for Timestamp {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        text.parse()
-            .map_err(|_| format!("`{text}` is not a time such as 2026-01-31T12:00:00Z"))
+        text.parse().map_err(|_| format!("`{text}` is not a time such as 2026-01-31T12:00:00Z"))
     }
 
     fn json(&self) -> Value {
@@ -174,19 +164,13 @@ pub(super) struct Millis(pub(super) u64);
 
 impl Cell for Millis {
     fn write(&self) -> String {
-        format!(
-            "{}.{:06}",
-            self.0 / NANOS_PER_MILLI,
-            self.0 % NANOS_PER_MILLI
-        )
+        format!("{}.{:06}", self.0 / NANOS_PER_MILLI, self.0 % NANOS_PER_MILLI)
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        let complaint =
-            || format!("`{text}` is not a time in milliseconds with at most six decimals");
+        let complaint = || format!("`{text}` is not a time in milliseconds with at most six decimals");
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        let digits =
-            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         if !digits(whole) || !digits(fraction) || fraction.len() > 6 {
             return Err(complaint());
         }
@@ -261,15 +245,7 @@ mod tests {
     fn milliseconds_are_read_with_fewer_decimals_too() {
         assert_eq!(Millis::read("263.61"), Ok(Millis(263_610_000)));
         assert_eq!(Millis::read("7"), Ok(Millis(7_000_000)));
-        for text in [
-            "",
-            ".5",
-            "1.",
-            "-1",
-            "1e3",
-            "0.0000001",
-            "99999999999999999999",
-        ] {
+        for text in ["", ".5", "1.", "-1", "1e3", "0.0000001", "99999999999999999999"] {
             assert!(Millis::read(text).is_err(), "{text:?} was read as a time");
         }
     }

@@ -8,8 +8,7 @@ use super::cell::{Millis, Rate};
 use super::v1::{VERSION, WireRow};
 use crate::measure::{Decode, Prefill};
 use crate::row::{
-    AnyRow, Build, Checkpoint, CheckpointId, Figures, Host, Measured, Row, RowIdentity, Run,
-    Workload,
+    AnyRow, Build, Checkpoint, CheckpointId, Figures, Host, Measured, Row, RowIdentity, Run, Workload,
 };
 use crate::stamp::Stamp;
 use crate::status::{Rule, Status};
@@ -19,28 +18,14 @@ type Complaint = (&'static str, String);
 
 impl From<&AnyRow> for WireRow {
     fn from(row: &AnyRow) -> Self {
-        let RowIdentity {
-            run,
-            checkpoint,
-            workload,
-            build,
-            host,
-        } = row.identity().clone();
+        let RowIdentity { run, checkpoint, workload, build, host } = row.identity().clone();
         let figures = row.figures();
         let prefill = figures.map(Figures::prefill);
         let decode = figures.map(Figures::decode);
         let valid = row.as_measured().map(Row::<Measured>::figures);
-        let valid_prefill = valid
-            .map(Figures::prefill)
-            .filter(|prefill| prefill.tok_s().is_some());
-        let valid_decode = valid
-            .map(Figures::decode)
-            .filter(|decode| decode.tok_s().is_some());
-        let (level, digest) = checkpoint
-            .checkpoint_id
-            .into_known()
-            .map(|id| (id.level, id.digest))
-            .unzip();
+        let valid_prefill = valid.map(Figures::prefill).filter(|prefill| prefill.tok_s().is_some());
+        let valid_decode = valid.map(Figures::decode).filter(|decode| decode.tok_s().is_some());
+        let (level, digest) = checkpoint.checkpoint_id.into_known().map(|id| (id.level, id.digest)).unzip();
         Self {
             model: checkpoint.model,
             model_path: checkpoint.model_path,
@@ -117,10 +102,7 @@ impl TryFrom<WireRow> for AnyRow {
         if wire.schema_version != VERSION {
             return Err((
                 "schema_version",
-                format!(
-                    "{} where the file is of version {VERSION}",
-                    wire.schema_version
-                ),
+                format!("{} where the file is of version {VERSION}", wire.schema_version),
             ));
         }
         let figures = figures(&wire)?;
@@ -135,10 +117,7 @@ impl TryFrom<WireRow> for AnyRow {
             }
             (Status::Ok, Some(figures)) => Row::from_figures(identity, load_nanos, figures)
                 .map_err(|error| {
-                    (
-                        column_of(error.rule),
-                        format!("the row's status is ok, but {}", error.detail),
-                    )
+                    (column_of(error.rule), format!("the row's status is ok, but {}", error.detail))
                 })?
                 .with_detail(detail.unwrap_or_default())
                 .into(),
@@ -162,19 +141,12 @@ const fn column_of(rule: Rule) -> &'static str {
 
 /// Either all counts and times are there, or none.
 fn figures(wire: &WireRow) -> Result<Option<Figures>, Complaint> {
-    let parts = (
-        wire.prompt_tokens,
-        wire.prefill_ns,
-        wire.generated_tokens,
-        wire.decode_ns,
-        wire.decode_steps,
-    );
+    let parts =
+        (wire.prompt_tokens, wire.prefill_ns, wire.generated_tokens, wire.decode_ns, wire.decode_steps);
     let (prefill, decode, steps) = match parts {
-        (Some(tokens), Some(prefill_ns), Some(generated), Some(decode_ns), Some(steps)) => (
-            Prefill::new(tokens, prefill_ns),
-            Decode::new(generated, decode_ns),
-            steps,
-        ),
+        (Some(tokens), Some(prefill_ns), Some(generated), Some(decode_ns), Some(steps)) => {
+            (Prefill::new(tokens, prefill_ns), Decode::new(generated, decode_ns), steps)
+        }
         (None, None, None, None, None) => {
             let stray = [
                 ("decode_spread_pct", wire.decode_spread_pct.is_some()),
@@ -183,10 +155,7 @@ fn figures(wire: &WireRow) -> Result<Option<Figures>, Complaint> {
                 ("reps", wire.reps != 0),
             ];
             return match stray.iter().find(|(_, present)| *present) {
-                Some((column, _)) => Err((
-                    column,
-                    "filled in a row without counts and times".to_owned(),
-                )),
+                Some((column, _)) => Err((column, "filled in a row without counts and times".to_owned())),
                 None => Ok(None),
             };
         }
@@ -197,10 +166,7 @@ fn figures(wire: &WireRow) -> Result<Option<Figures>, Complaint> {
         }
     };
     if steps != decode.steps() {
-        return Err((
-            "decode_steps",
-            format!("{steps} for {} generated tokens", decode.generated()),
-        ));
+        return Err(("decode_steps", format!("{steps} for {} generated tokens", decode.generated())));
     }
     if wire.reps == 0 {
         return Err(("reps", "0 in a row with counts and times".to_owned()));
@@ -219,16 +185,8 @@ fn check_derived(wire: &WireRow, figures: Option<&Figures>) -> Result<(), Compla
     let valid = figures.filter(|_| wire.status.is_ok());
     let prefill = valid.map(|figures| (figures.prefill().nanos(), figures.prefill().tok_s()));
     let decode = valid.map(|figures| (figures.decode().nanos(), figures.decode().tok_s()));
-    check_pair(
-        ("prefill_ms", wire.prefill_ms),
-        ("prefill_tok_s", wire.prefill_tok_s),
-        prefill,
-    )?;
-    check_pair(
-        ("decode_ms", wire.decode_ms),
-        ("decode_tok_s", wire.decode_tok_s),
-        decode,
-    )
+    check_pair(("prefill_ms", wire.prefill_ms), ("prefill_tok_s", wire.prefill_tok_s), prefill)?;
+    check_pair(("decode_ms", wire.decode_ms), ("decode_tok_s", wire.decode_tok_s), decode)
 }
 
 fn check_pair(
@@ -238,10 +196,7 @@ fn check_pair(
 ) -> Result<(), Complaint> {
     let exact = exact.and_then(|(nanos, rate)| rate.map(|rate| (Millis(nanos), rate)));
     if millis != exact.map(|(millis, _)| millis) {
-        return Err((
-            millis_column,
-            "does not agree with the row's status and nanoseconds".to_owned(),
-        ));
+        return Err((millis_column, "does not agree with the row's status and nanoseconds".to_owned()));
     }
     let agrees = match (rate, exact) {
         (None, None) => true,
@@ -251,10 +206,7 @@ fn check_pair(
     if agrees {
         Ok(())
     } else {
-        Err((
-            rate_column,
-            "does not agree with the row's status, counts and nanoseconds".to_owned(),
-        ))
+        Err((rate_column, "does not agree with the row's status, counts and nanoseconds".to_owned()))
     }
 }
 
@@ -263,10 +215,7 @@ fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
         (Some(level), Some(digest)) => Stamp::known(CheckpointId { level, digest }),
         (None, None) => Stamp::unknown(),
         _ => {
-            return Err((
-                "checkpoint_id",
-                "a level and a digest go together".to_owned(),
-            ));
+            return Err(("checkpoint_id", "a level and a digest go together".to_owned()));
         }
     };
     Ok(RowIdentity {

@@ -143,9 +143,7 @@ pub fn row_line(row: &AnyRow) -> Result<String, WireError> {
         reason,
     };
     let cells = v1::WireRow::from(row).to_cells();
-    v1::WireRow::from_cells(&cells)
-        .and_then(AnyRow::try_from)
-        .map_err(unwritable)?;
+    v1::WireRow::from_cells(&cells).and_then(AnyRow::try_from).map_err(unwritable)?;
     Ok(csv_line(cells.iter().map(String::as_str)))
 }
 
@@ -165,15 +163,9 @@ pub fn read_unfinished_rows(path: &Path) -> Result<ReadRows, WireError> {
 }
 
 fn read_text(path: &Path, may_be_torn: bool) -> Result<ReadRows, WireError> {
-    let bytes = std::fs::read(path).map_err(|source| WireError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let bytes = std::fs::read(path).map_err(|source| WireError::Read { path: path.to_owned(), source })?;
     let ends_in_a_line = bytes.last().is_none_or(|last| *last == b'\n');
-    let not_csv = |error: csv::Error| WireError::NotCsv {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
+    let not_csv = |error: csv::Error| WireError::NotCsv { path: path.to_owned(), reason: error.to_string() };
     let mut records = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)
@@ -182,24 +174,16 @@ fn read_text(path: &Path, may_be_torn: bool) -> Result<ReadRows, WireError> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(not_csv)?;
     if records.is_empty() {
-        return Err(WireError::Empty {
-            path: path.to_owned(),
-        });
+        return Err(WireError::Empty { path: path.to_owned() });
     }
     let header = records.remove(0);
-    let torn = may_be_torn
-        && records
-            .last()
-            .is_some_and(|last| !ends_in_a_line || last.len() < header.len());
+    let torn = may_be_torn && records.last().is_some_and(|last| !ends_in_a_line || last.len() < header.len());
     if torn {
         records.pop();
     }
     check_version(path, &header, &records)?;
     check_header(path, &header)?;
-    let rows = records
-        .iter()
-        .map(|record| read_record(path, record))
-        .collect::<Result<_, _>>()?;
+    let rows = records.iter().map(|record| read_record(path, record)).collect::<Result<_, _>>()?;
     Ok(ReadRows { rows, torn })
 }
 
@@ -210,28 +194,20 @@ fn check_version(
     records: &[csv::StringRecord],
 ) -> Result<(), WireError> {
     let Some(position) = header.iter().position(|name| name == VERSION_COLUMN) else {
-        return Err(WireError::MissingVersion {
-            path: path.to_owned(),
-        });
+        return Err(WireError::MissingVersion { path: path.to_owned() });
     };
     for record in records {
-        let found = record
-            .get(position)
-            .and_then(|cell| cell.parse::<u32>().ok());
+        let found = record.get(position).and_then(|cell| cell.parse::<u32>().ok());
         if let Some(found) = found.filter(|found| *found > SCHEMA_VERSION) {
-            return Err(WireError::NewerVersion {
-                path: path.to_owned(),
-                line: line_of(record),
-                found,
-            });
+            return Err(WireError::NewerVersion { path: path.to_owned(), line: line_of(record), found });
         }
     }
     Ok(())
 }
 
 fn check_header(path: &Path, header: &csv::StringRecord) -> Result<(), WireError> {
-    let differing = (0..header.len().max(COLUMNS.len()))
-        .find(|index| header.get(*index) != COLUMNS.get(*index).copied());
+    let differing =
+        (0..header.len().max(COLUMNS.len())).find(|index| header.get(*index) != COLUMNS.get(*index).copied());
     let Some(index) = differing else {
         return Ok(());
     };
@@ -255,14 +231,12 @@ fn read_record(path: &Path, record: &csv::StringRecord) -> Result<AnyRow, WireEr
         });
     }
     let cells: Vec<String> = record.iter().map(str::to_owned).collect();
-    v1::WireRow::from_cells(&cells)
-        .and_then(AnyRow::try_from)
-        .map_err(|(column, reason)| WireError::Cell {
-            path: path.to_owned(),
-            line,
-            column,
-            reason,
-        })
+    v1::WireRow::from_cells(&cells).and_then(AnyRow::try_from).map_err(|(column, reason)| WireError::Cell {
+        path: path.to_owned(),
+        line,
+        column,
+        reason,
+    })
 }
 
 fn line_of(record: &csv::StringRecord) -> u64 {

@@ -6,9 +6,7 @@ use mlxcel_reports::status::{Fail, Rule};
 use mlxcel_reports::wire::COLUMNS;
 
 fn document(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../docs")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
     std::fs::read_to_string(path).expect("OK because the document is part of the project")
 }
 
@@ -19,11 +17,7 @@ fn columns_of_the_glossary(glossary: &str) -> Vec<&str> {
         .map(|(_, columns)| columns)
         .unwrap_or_default()
         .lines()
-        .filter_map(|line| {
-            line.strip_prefix("| `")?
-                .split_once('`')
-                .map(|(name, _)| name)
-        })
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name))
         .collect()
 }
 
@@ -53,8 +47,5 @@ fn the_glossary_explains_every_status() {
         .chain(rules)
         .filter(|token| !glossary.contains(token.as_str()))
         .collect();
-    assert!(
-        missing.is_empty(),
-        "the glossary does not explain {missing:?}"
-    );
+    assert!(missing.is_empty(), "the glossary does not explain {missing:?}");
 }

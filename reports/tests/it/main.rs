@@ -1,7 +1,10 @@
 //! Tests of the crate as its users see it: files in, rows out, and the other way round.
 
+mod claims;
 mod documents;
+mod endings;
 mod rendering;
 mod result_sets;
 mod rows;
 mod sample_rows;
+mod sample_sets;

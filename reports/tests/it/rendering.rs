@@ -15,26 +15,14 @@ fn rows() -> Vec<AnyRow> {
 
 #[test]
 fn the_table_shows_every_row_and_what_must_be_known_of_it() {
-    let partial = Completeness::Partial {
-        reason: Some("interrupted".to_owned()),
-        torn: false,
-    };
-    insta::assert_snapshot!(
-        "every_kind_of_row",
-        terminal::table(&rows(), &partial, None)
-    );
+    let partial = Completeness::Partial { reason: Some("interrupted".to_owned()), torn: false };
+    insta::assert_snapshot!("every_kind_of_row", terminal::table(&rows(), &partial, None));
 }
 
 #[test]
 fn the_table_of_a_flawless_run_has_no_warnings() {
-    let rows = [
-        measured("smollm2-135m-4bit", 0),
-        measured("smollm2-135m-f32", 1),
-    ];
-    insta::assert_snapshot!(
-        "flawless_run",
-        terminal::table(&rows, &Completeness::Complete, None)
-    );
+    let rows = [measured("smollm2-135m-4bit", 0), measured("smollm2-135m-f32", 1)];
+    insta::assert_snapshot!("flawless_run", terminal::table(&rows, &Completeness::Complete, None));
 }
 
 #[test]
@@ -50,26 +38,16 @@ fn the_table_fits_a_narrow_terminal() {
 
 #[test]
 fn numbers_of_rows_that_are_not_valid_are_not_shown() {
-    let invalid: Vec<AnyRow> = rows()
-        .into_iter()
-        .filter(|row| row.status().is_invalid())
-        .collect();
+    let invalid: Vec<AnyRow> = rows().into_iter().filter(|row| row.status().is_invalid()).collect();
     assert_eq!(invalid.len(), 1);
     let table = terminal::table(&invalid, &Completeness::Complete, None);
-    assert!(
-        table.contains("INVALID:spread") && !table.contains("256.00"),
-        "{table}"
-    );
+    assert!(table.contains("INVALID:spread") && !table.contains("256.00"), "{table}");
     assert!(table.contains("0 of 1 rows are valid"), "{table}");
 }
 
 #[test]
 fn control_characters_in_names_do_not_reach_the_terminal() {
-    let table = terminal::table(
-        &[measured("a\u{1b}[31mb\nc", 0)],
-        &Completeness::Complete,
-        None,
-    );
+    let table = terminal::table(&[measured("a\u{1b}[31mb\nc", 0)], &Completeness::Complete, None);
     assert!(table.contains("a [31mb c"), "{table}");
 }
 
@@ -79,27 +57,18 @@ fn an_executable_of_an_unknown_commit_is_not_taken_for_a_clean_one() {
     identity.build.mlxcel_commit = Stamp::unknown();
     let row = Row::excluded(identity, None, Fail::Load, "", &[]);
     let table = terminal::table(&[row.into()], &Completeness::Complete, None);
-    assert!(
-        table.contains("m [+]") && table.contains("the commit is unknown"),
-        "{table}"
-    );
+    assert!(table.contains("m [+]") && table.contains("the commit is unknown"), "{table}");
 }
 
 #[test]
 fn json_has_the_columns_as_keys_in_their_order_and_null_for_unknown() {
     let document = json::document(&rows(), &Completeness::Unknown);
     assert!(document["complete"].is_null());
-    let rows = document["rows"]
-        .as_array()
-        .expect("OK because rows are a list");
+    let rows = document["rows"].as_array().expect("OK because rows are a list");
     assert_eq!(rows.len(), 6);
     for row in rows {
-        let keys: Vec<&str> = row
-            .as_object()
-            .expect("OK because a row is an object")
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let keys: Vec<&str> =
+            row.as_object().expect("OK because a row is an object").keys().map(String::as_str).collect();
         assert_eq!(keys, COLUMNS);
     }
     assert_eq!(rows[0]["status"], "");
@@ -108,13 +77,7 @@ fn json_has_the_columns_as_keys_in_their_order_and_null_for_unknown() {
     assert!(rows[0]["driver"].is_null());
     assert_eq!(rows[5]["status"], "FAIL:crash");
 
-    let partial = Completeness::Partial {
-        reason: Some("interrupted".to_owned()),
-        torn: false,
-    };
+    let partial = Completeness::Partial { reason: Some("interrupted".to_owned()), torn: false };
     let document = json::document(&[], &partial);
-    assert_eq!(
-        (&document["complete"], &document["partial_reason"]),
-        (&false.into(), &"interrupted".into())
-    );
+    assert_eq!((&document["complete"], &document["partial_reason"]), (&false.into(), &"interrupted".into()));
 }

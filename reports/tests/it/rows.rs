@@ -20,10 +20,7 @@ fn file(text: impl AsRef<[u8]>) -> File {
     let folder = tempfile::tempdir().expect("OK because tests need a temporary folder");
     let path = folder.path().join("rows.csv");
     std::fs::write(&path, text).expect("OK because the folder is ours");
-    File {
-        path,
-        _folder: folder,
-    }
+    File { path, _folder: folder }
 }
 
 fn line(row: &AnyRow) -> String {
@@ -31,41 +28,25 @@ fn line(row: &AnyRow) -> String {
 }
 
 fn lines(rows: &[AnyRow]) -> String {
-    rows.iter()
-        .fold(wire::header_line(), |text, row| text + &line(row))
+    rows.iter().fold(wire::header_line(), |text, row| text + &line(row))
 }
 
 /// The file with one row whose `column` was changed.
 fn with_cell(row: &AnyRow, column: &str, cell: &str) -> File {
     let text = line(row);
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .from_reader(text.as_bytes());
-    let record = reader
-        .records()
-        .next()
-        .expect("OK because there is a line")
-        .expect("OK because it is CSV");
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+    let record = reader.records().next().expect("OK because there is a line").expect("OK because it is CSV");
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer
-        .write_record(COLUMNS)
-        .expect("OK because it goes to memory");
-    let cells = COLUMNS
-        .iter()
-        .zip(&record)
-        .map(|(name, old)| if *name == column { cell } else { old });
-    writer
-        .write_record(cells)
-        .expect("OK because it goes to memory");
+    writer.write_record(COLUMNS).expect("OK because it goes to memory");
+    let cells = COLUMNS.iter().zip(&record).map(|(name, old)| if *name == column { cell } else { old });
+    writer.write_record(cells).expect("OK because it goes to memory");
     file(writer.into_inner().expect("OK because it goes to memory"))
 }
 
 fn refusal(file: &File) -> String {
     match wire::read_rows(&file.path) {
         Ok(rows) => panic!("read as {rows:?}"),
-        Err(error) => error
-            .to_string()
-            .replace(&file.path.display().to_string(), "FILE"),
+        Err(error) => error.to_string().replace(&file.path.display().to_string(), "FILE"),
     }
 }
 
@@ -116,41 +97,17 @@ fn the_golden_file_of_version_1_reads_as_it_always_did() {
     assert_eq!(first.figures().prefill().nanos(), 2_000_000_000);
     assert_eq!(first.figures().prefill().tok_s(), Some(256.0));
     assert_eq!(first.figures().decode().nanos(), 300_000_001);
-    assert_eq!(
-        (
-            first.figures().decode().generated(),
-            first.figures().decode().steps()
-        ),
-        (4, 3)
-    );
+    assert_eq!((first.figures().decode().generated(), first.figures().decode().steps()), (4, 3));
     assert_eq!(first.figures().reps(), 3);
     assert_eq!(first.load_nanos(), Some(812_345_678));
-    assert_eq!(
-        first
-            .identity()
-            .build
-            .mlx_commit
-            .as_known()
-            .map(String::as_str),
-        Some("v0.32.1")
-    );
+    assert_eq!(first.identity().build.mlx_commit.as_known().map(String::as_str), Some("v0.32.1"));
     assert!(!first.identity().host.driver.is_known());
-    assert_eq!(
-        rows[2].identity().checkpoint.model_path,
-        "models/not a model, \"really\"\n(two lines)"
-    );
+    assert_eq!(rows[2].identity().checkpoint.model_path, "models/not a model, \"really\"\n(two lines)");
     // An invalid row keeps its exact counts and times.
-    assert_eq!(
-        rows[4].figures().map(|figures| figures.decode().nanos()),
-        Some(300_000_001)
-    );
+    assert_eq!(rows[4].figures().map(|figures| figures.decode().nanos()), Some(300_000_001));
     assert!(rows[4].as_measured().is_none());
     let text = std::fs::read_to_string(&path).expect("OK because it was just read");
-    assert_eq!(
-        lines(&rows),
-        text,
-        "version 1 is no longer written as it was"
-    );
+    assert_eq!(lines(&rows), text, "version 1 is no longer written as it was");
     let expected: Vec<AnyRow> = one_of_each().into_iter().map(|(row, _)| row).collect();
     assert_eq!(format!("{rows:?}"), format!("{expected:?}"));
 }
@@ -161,10 +118,7 @@ fn the_first_columns_are_those_of_the_historical_files() {
                       date,hardware,mlxcel_version,build_type,max_tokens,prompt,prompt_target_len,mlxcel_commit,\
                       mlx_commit";
     assert_eq!(COLUMNS[..17].join(","), historical);
-    assert_eq!(
-        COLUMNS[17..20],
-        ["status", "status_detail", "schema_version"]
-    );
+    assert_eq!(COLUMNS[17..20], ["status", "status_detail", "schema_version"]);
     let mut names = COLUMNS.to_vec();
     names.sort_unstable();
     names.dedup();
@@ -178,43 +132,26 @@ fn rates_are_recomputed_from_counts_and_nanoseconds() {
     // 512 tokens in 2 s; 3 steps, not 4 tokens, in 0.300000001 s.
     assert_eq!(object["prefill_tok_s"], 256.0);
     assert_eq!(object["decode_steps"], 3);
-    let decode = object["decode_tok_s"]
-        .as_f64()
-        .expect("OK because the row is valid");
+    let decode = object["decode_tok_s"].as_f64().expect("OK because the row is valid");
     assert!((decode - 3.0 / 0.300_000_001).abs() < 1e-9, "{decode}");
-    assert!(
-        line(&row).contains(",2000.000000,256.000000,300.000001,10.000000,"),
-        "{}",
-        line(&row)
-    );
+    assert!(line(&row).contains(",2000.000000,256.000000,300.000001,10.000000,"), "{}", line(&row));
 }
 
 #[test]
 fn a_row_that_is_not_valid_shows_no_milliseconds_and_no_rates() {
     for (row, _) in one_of_each() {
         let object = wire::row_json(&row);
-        let shown = ["prefill_ms", "prefill_tok_s", "decode_ms", "decode_tok_s"]
-            .map(|key| object[key].is_null());
-        assert_eq!(
-            shown,
-            [!row.status().is_ok(); 4],
-            "{}",
-            row.identity().checkpoint.model
-        );
+        let shown =
+            ["prefill_ms", "prefill_tok_s", "decode_ms", "decode_tok_s"].map(|key| object[key].is_null());
+        assert_eq!(shown, [!row.status().is_ok(); 4], "{}", row.identity().checkpoint.model);
     }
 }
 
 #[test]
 fn refuses_a_file_of_an_older_layout() {
     let old = file("model,model_path,prompt_tokens\nx,./models/x,5\n");
-    assert!(matches!(
-        wire::read_rows(&old.path),
-        Err(WireError::MissingVersion { .. })
-    ));
-    assert!(matches!(
-        wire::read_rows(&file("").path),
-        Err(WireError::Empty { .. })
-    ));
+    assert!(matches!(wire::read_rows(&old.path), Err(WireError::MissingVersion { .. })));
+    assert!(matches!(wire::read_rows(&file("").path), Err(WireError::Empty { .. })));
 }
 
 #[test]
@@ -230,28 +167,18 @@ fn refuses_a_newer_version_before_it_complains_of_its_columns() {
 fn refuses_a_header_with_a_column_moved_missing_or_added() {
     let header = wire::header_line();
     assert_eq!(
-        refusal(&file(header.replacen(
-            "prefill_ms,prefill_tok_s",
-            "prefill_tok_s,prefill_ms",
-            1
-        ))),
+        refusal(&file(header.replacen("prefill_ms,prefill_tok_s", "prefill_tok_s,prefill_ms", 1))),
         "FILE:1: column 5 is `prefill_tok_s`, where schema version 1 has `prefill_ms`; columns may be neither added, \
          removed nor moved"
     );
     let last = COLUMNS.len();
     let added = refusal(&file(header.replace('\n', ",notes\n")));
     assert!(
-        added.contains(&format!(
-            "column {} is `notes`, where schema version 1 has none",
-            last + 1
-        )),
+        added.contains(&format!("column {} is `notes`, where schema version 1 has none", last + 1)),
         "{added}"
     );
     let missing = refusal(&file(header.replace(",stale_binary_allowed", "")));
-    assert!(
-        missing.contains(&format!("column {last} is none")),
-        "{missing}"
-    );
+    assert!(missing.contains(&format!("column {last} is none")), "{missing}");
 }
 
 #[test]
@@ -262,17 +189,9 @@ fn refuses_ragged_rows_and_names_the_line() {
     // The first row spreads over lines 2 and 3.
     assert_eq!(
         refusal(&one_more),
-        format!(
-            "FILE:4: the row has {} fields, the header {}",
-            COLUMNS.len() + 1,
-            COLUMNS.len()
-        )
+        format!("FILE:4: the row has {} fields, the header {}", COLUMNS.len() + 1, COLUMNS.len())
     );
-    let one_less = text
-        .trim_end()
-        .rsplit_once(',')
-        .map(|(text, _)| format!("{text}\n"))
-        .unwrap_or_default();
+    let one_less = text.trim_end().rsplit_once(',').map(|(text, _)| format!("{text}\n")).unwrap_or_default();
     assert!(refusal(&file(one_less)).contains("FILE:4: the row has"));
 }
 
@@ -290,28 +209,12 @@ fn names_file_line_and_column_of_a_cell_that_does_not_hold() {
             "FINE",
             "FILE:2:status: `FINE` is not a status; known: empty, SKIP:<reason>, FAIL:<stage>, INVALID:<rule>",
         ),
-        (
-            "backend",
-            "abacus",
-            "FILE:2:backend: `abacus` is not a backend; known: metal, cuda, cpu",
-        ),
+        ("backend", "abacus", "FILE:2:backend: `abacus` is not a backend; known: metal, cuda, cpu"),
         ("run_id", "", "FILE:2:run_id: empty, but every row has one"),
-        (
-            "schema_version",
-            "0",
-            "FILE:2:schema_version: 0 where the file is of version 1",
-        ),
-        (
-            "decode_steps",
-            "4",
-            "FILE:2:decode_steps: 4 for 4 generated tokens",
-        ),
+        ("schema_version", "0", "FILE:2:schema_version: 0 where the file is of version 1"),
+        ("decode_steps", "4", "FILE:2:decode_steps: 4 for 4 generated tokens"),
         ("reps", "0", "FILE:2:reps: 0 in a row with counts and times"),
-        (
-            "checkpoint_id",
-            "",
-            "FILE:2:checkpoint_id: a level and a digest go together",
-        ),
+        ("checkpoint_id", "", "FILE:2:checkpoint_id: a level and a digest go together"),
         (
             "decode_tok_s",
             "13.333333",
@@ -345,83 +248,41 @@ fn names_file_line_and_column_of_a_cell_that_does_not_hold() {
     assert!(half.contains("must be all filled or all empty"), "{half}");
     let (skipped, _) = &one_of_each()[1];
     let made_ok = refusal(&with_cell(skipped, "status", ""));
-    assert_eq!(
-        made_ok,
-        "FILE:2:prefill_ns: empty in a row whose status is ok"
-    );
+    assert_eq!(made_ok, "FILE:2:prefill_ns: empty in a row whose status is ok");
 }
 
 #[test]
 fn refuses_to_write_what_could_not_be_read_back() {
-    let row = Row::measured(identity("", 0), None, &samples())
-        .expect("OK because the samples are of the workload");
+    let row =
+        Row::measured(identity("", 0), None, &samples()).expect("OK because the samples are of the workload");
     let error = wire::row_line(&row.into()).expect_err("OK because a row needs a model");
-    assert!(
-        matches!(
-            error,
-            WireError::Unwritable {
-                column: "model",
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, WireError::Unwritable { column: "model", .. }), "{error:?}");
 }
 
 #[test]
 fn a_measured_row_is_refused_when_its_samples_are_no_measurement() {
     let rule = |identity, samples: &[Sample]| {
-        Row::measured(identity, None, samples)
-            .expect_err("OK because the samples are no measurement")
-            .rule
+        Row::measured(identity, None, samples).expect_err("OK because the samples are no measurement").rule
     };
-    assert_eq!(
-        rule(identity("m", 0), &[sample(1, &[1, 2, 3])]),
-        Rule::ShortGeneration
-    );
-    assert_eq!(
-        rule(identity("m", 0), &[sample(1, &[5, 5, 5, 5])]),
-        Rule::ZeroTime
-    );
-    assert_eq!(
-        rule(identity("m", 0), &[sample(1, &[0, 1, 2, 3])]),
-        Rule::ZeroTime
-    );
-    assert_eq!(
-        rule(identity("m", 0), &[sample(1, &[1, 2, 3, 4, 5])]),
-        Rule::Inconclusive
-    );
+    assert_eq!(rule(identity("m", 0), &[sample(1, &[1, 2, 3])]), Rule::ShortGeneration);
+    assert_eq!(rule(identity("m", 0), &[sample(1, &[5, 5, 5, 5])]), Rule::ZeroTime);
+    assert_eq!(rule(identity("m", 0), &[sample(1, &[0, 1, 2, 3])]), Rule::ZeroTime);
+    assert_eq!(rule(identity("m", 0), &[sample(1, &[1, 2, 3, 4, 5])]), Rule::Inconclusive);
     assert_eq!(rule(identity("m", 0), &[]), Rule::Inconclusive);
-    let short_prompt = RawSample {
-        prompt_tokens: 500,
-        ..sample(1, &[1, 2, 3, 4]).as_raw().clone()
-    };
+    let short_prompt = RawSample { prompt_tokens: 500, ..sample(1, &[1, 2, 3, 4]).as_raw().clone() };
     let short_prompt = Sample::try_from(short_prompt).expect("OK because only its prompt is short");
-    let another_prompt = RawSample {
-        rep: 2,
-        ..short_prompt.as_raw().clone()
-    };
-    let another_prompt =
-        Sample::try_from(another_prompt).expect("OK because only its number changed");
-    assert_eq!(
-        rule(identity("m", 0), &[short_prompt]),
-        Rule::PromptMismatch
-    );
-    assert_eq!(
-        rule(
-            identity("m", 0),
-            &[sample(1, &[1, 2, 3, 4]), another_prompt]
-        ),
-        Rule::PromptMismatch
-    );
+    let another_prompt = RawSample { rep: 2, ..short_prompt.as_raw().clone() };
+    let another_prompt = Sample::try_from(another_prompt).expect("OK because only its number changed");
+    assert_eq!(rule(identity("m", 0), &[short_prompt]), Rule::PromptMismatch);
+    assert_eq!(rule(identity("m", 0), &[sample(1, &[1, 2, 3, 4]), another_prompt]), Rule::PromptMismatch);
 }
 
 #[test]
 fn an_end_of_sequence_may_shorten_a_generation_only_where_it_was_allowed_to() {
     let mut identity = identity("m", 0);
     identity.workload.eos_policy = EosPolicy::Stop;
-    let row = Row::measured(identity, None, &[sample(1, &[1, 2, 3])])
-        .expect("OK because stopping was allowed");
+    let row =
+        Row::measured(identity, None, &[sample(1, &[1, 2, 3])]).expect("OK because stopping was allowed");
     assert_eq!(row.figures().decode().steps(), 2);
 }
 
@@ -429,8 +290,8 @@ fn an_end_of_sequence_may_shorten_a_generation_only_where_it_was_allowed_to() {
 fn a_single_generated_token_has_a_prefill_rate_and_no_decode_rate() {
     let mut identity = identity("m", 0);
     identity.workload.max_tokens = 1;
-    let row = Row::measured(identity, None, &[sample(1, &[1_000_000_000])])
-        .expect("OK because one was asked for");
+    let row =
+        Row::measured(identity, None, &[sample(1, &[1_000_000_000])]).expect("OK because one was asked for");
     let row = AnyRow::from(row);
     let object = wire::row_json(&row);
     assert_eq!(object["prefill_tok_s"], 512.0);
@@ -445,12 +306,10 @@ fn only_an_unfinished_file_may_end_within_a_row() {
     let text = lines(&[measured("m", 0), measured("n", 1)]);
     for cut in [1, 10, 300] {
         let torn = file(&text[..text.len() - cut]);
-        let read =
-            wire::read_unfinished_rows(&torn.path).expect("OK because the first row is whole");
+        let read = wire::read_unfinished_rows(&torn.path).expect("OK because the first row is whole");
         assert_eq!((read.rows.len(), read.torn), (1, true), "cut by {cut}");
     }
-    let whole =
-        wire::read_unfinished_rows(&file(&text).path).expect("OK because both rows are whole");
+    let whole = wire::read_unfinished_rows(&file(&text).path).expect("OK because both rows are whole");
     assert_eq!((whole.rows.len(), whole.torn), (2, false));
     assert!(refusal(&file(&text[..text.len() - 300])).contains("FILE:3: the row has"));
 }

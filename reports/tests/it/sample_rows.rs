@@ -37,10 +37,7 @@ pub(crate) fn identity(model: &str, order_index: u32) -> RowIdentity {
             weight_bytes: Stamp::known(84_071_880),
             quantization: Stamp::text("affine:4:64"),
             synthetic: Stamp::known(false),
-            checkpoint_id: Stamp::known(CheckpointId {
-                level: 2,
-                digest: "ab".repeat(32),
-            }),
+            checkpoint_id: Stamp::known(CheckpointId { level: 2, digest: "ab".repeat(32) }),
             tokenizer_sha256: Stamp::text("cd".repeat(32)),
         },
         workload: Workload {
@@ -97,18 +94,9 @@ pub(crate) fn sample(rep: u32, token_nanos: &[u64]) -> Sample {
 /// Prefill of 2, 1 and 4 seconds, three decode steps of 0.3, 0.15 and 0.6 seconds.
 pub(crate) fn samples() -> Vec<Sample> {
     vec![
-        sample(
-            1,
-            &[2_000_000_000, 2_100_000_000, 2_200_000_000, 2_300_000_001],
-        ),
-        sample(
-            2,
-            &[1_000_000_000, 1_050_000_000, 1_100_000_000, 1_150_000_000],
-        ),
-        sample(
-            3,
-            &[4_000_000_000, 4_200_000_000, 4_400_000_000, 4_600_000_000],
-        ),
+        sample(1, &[2_000_000_000, 2_100_000_000, 2_200_000_000, 2_300_000_001]),
+        sample(2, &[1_000_000_000, 1_050_000_000, 1_100_000_000, 1_150_000_000]),
+        sample(3, &[4_000_000_000, 4_200_000_000, 4_400_000_000, 4_600_000_000]),
     ]
 }
 
@@ -142,10 +130,7 @@ pub(crate) fn one_of_each() -> Vec<(AnyRow, Vec<Sample>)> {
     synthetic.run.stale_binary_allowed = true;
     synthetic.build.mlxcel_commit = Stamp::text("0123abcd-dirty");
     synthetic.build.build_type = BuildType::Debug;
-    let one = vec![sample(
-        1,
-        &[2_000_000_000, 2_100_000_000, 2_200_000_000, 2_300_000_000],
-    )];
+    let one = vec![sample(1, &[2_000_000_000, 2_100_000_000, 2_200_000_000, 2_300_000_000])];
     let wide = samples();
     vec![
         (measured("smollm2-135m-4bit", 0), samples()),
@@ -160,10 +145,7 @@ pub(crate) fn one_of_each() -> Vec<(AnyRow, Vec<Sample>)> {
             .into(),
             Vec::new(),
         ),
-        (
-            Row::excluded(bare, None, Skip::NotACheckpoint, "no config.json", &[]).into(),
-            Vec::new(),
-        ),
+        (Row::excluded(bare, None, Skip::NotACheckpoint, "no config.json", &[]).into(), Vec::new()),
         (
             Row::measured(synthetic, Some(12_000_000), &one)
                 .expect("OK because the sample is of the workload")
@@ -178,17 +160,7 @@ pub(crate) fn one_of_each() -> Vec<(AnyRow, Vec<Sample>)> {
                 .into(),
             wide,
         ),
-        (
-            Row::excluded(
-                identity("crashes", 5),
-                Some(1),
-                Fail::Crash,
-                "signal 11",
-                &[],
-            )
-            .into(),
-            Vec::new(),
-        ),
+        (Row::excluded(identity("crashes", 5), Some(1), Fail::Crash, "signal 11", &[]).into(), Vec::new()),
     ]
 }
 
@@ -209,31 +181,16 @@ fn any_identity() -> impl Strategy<Value = RowIdentity> {
     let stamps = prop::collection::vec(text_stamp(), 23);
     let numbers = prop::collection::vec(number_stamp(), 4);
     let times = (-9_999_999_999_i64..9_999_999_999, 0_i32..1_000_000_000);
-    let options = (
-        any::<Option<u64>>(),
-        any::<u32>(),
-        any::<u64>(),
-        any::<bool>(),
-        any::<u8>(),
-    );
+    let options = (any::<Option<u64>>(), any::<u32>(), any::<u64>(), any::<bool>(), any::<u8>());
     let bits = prop::option::of(0.0_f64..64.0);
     (texts, stamps, numbers, times, options, bits).prop_map(
-        |(
-            (model, path, run_id, prompt, sampling),
-            stamps,
-            numbers,
-            (second, nano),
-            options,
-            bits,
-        )| {
+        |((model, path, run_id, prompt, sampling), stamps, numbers, (second, nano), options, bits)| {
             let mut stamps = stamps.into_iter();
             let mut stamp = || stamps.next().unwrap_or_default();
             let mut numbers = numbers.into_iter();
             let mut number = || numbers.next().unwrap_or_default();
             let (warmup_tokens, order_index, prefill_chunk, flag, level) = options;
-            let checkpoint_id = stamp()
-                .into_known()
-                .map(|digest| CheckpointId { level, digest });
+            let checkpoint_id = stamp().into_known().map(|digest| CheckpointId { level, digest });
             RowIdentity {
                 run: Run {
                     run_id,
@@ -334,28 +291,16 @@ fn any_exclusion() -> impl Strategy<Value = Exclusion> {
 pub(crate) fn any_row() -> impl Strategy<Value = AnyRow> {
     let detail = prop_oneof![Just(String::new()), text()];
     let kind = prop::option::of(any_exclusion());
-    (
-        any_identity(),
-        any_samples(),
-        any::<Option<u64>>(),
-        kind,
-        detail,
-        any::<bool>(),
+    (any_identity(), any_samples(), any::<Option<u64>>(), kind, detail, any::<bool>()).prop_map(
+        |(identity, samples, load_nanos, exclusion, detail, with_samples)| match exclusion {
+            None => Row::measured(identity, load_nanos, &samples)
+                .expect("OK because the samples are of the workload")
+                .with_detail(detail)
+                .into(),
+            Some(exclusion) => {
+                let samples = if with_samples { samples.as_slice() } else { &[] };
+                Row::excluded(identity, load_nanos, exclusion, detail, samples).into()
+            }
+        },
     )
-        .prop_map(
-            |(identity, samples, load_nanos, exclusion, detail, with_samples)| match exclusion {
-                None => Row::measured(identity, load_nanos, &samples)
-                    .expect("OK because the samples are of the workload")
-                    .with_detail(detail)
-                    .into(),
-                Some(exclusion) => {
-                    let samples = if with_samples {
-                        samples.as_slice()
-                    } else {
-                        &[]
-                    };
-                    Row::excluded(identity, load_nanos, exclusion, detail, samples).into()
-                }
-            },
-        )
 }
