@@ -3,7 +3,15 @@
 use std::env;
 
 fn main() {
-    mlxcel_build_stamp::emit(&["Cargo.toml", "Cargo.lock", ".cargo", "runtime", "catalog", "reports", "harness"]);
+    mlxcel_build_stamp::emit(&[
+        "Cargo.toml",
+        "Cargo.lock",
+        ".cargo",
+        "runtime",
+        "catalog",
+        "reports",
+        "harness",
+    ]);
     link_run_paths();
 }
 

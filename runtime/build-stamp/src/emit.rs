@@ -24,12 +24,9 @@ pub const FILE_NAME: &str = "build_stamp.json";
 /// Outside a build script, or when `OUT_DIR` cannot be written: the build has to stop there.
 pub fn emit(roots: &[&str]) {
     let out = PathBuf::from(
-        env::var_os("OUT_DIR")
-            .unwrap_or_else(|| panic!("emit() is for build scripts: OUT_DIR is not set")),
+        env::var_os("OUT_DIR").unwrap_or_else(|| panic!("emit() is for build scripts: OUT_DIR is not set")),
     );
-    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
-        .map(PathBuf::from)
-        .unwrap_or_default();
+    let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
     let workspace_root = workspace_root(&manifest_dir);
     for line in rerun_lines(&workspace_root, roots) {
         say(&line);
@@ -44,10 +41,7 @@ pub fn emit(roots: &[&str]) {
     }
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "a build script speaks to Cargo on stdout"
-)]
+#[expect(clippy::print_stdout, reason = "a build script speaks to Cargo on stdout")]
 fn say(line: &str) {
     println!("cargo:{line}");
 }
@@ -59,17 +53,13 @@ fn rerun_lines(workspace_root: &Path, roots: &[&str]) -> Vec<String> {
         .chain(watched_files(workspace_root))
         .map(|path| format!("rerun-if-changed={}", path.display()))
         .collect();
-    lines.extend(
-        ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"].map(|name| format!("rerun-if-env-changed={name}")),
-    );
+    lines.extend(["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"].map(|name| format!("rerun-if-env-changed={name}")));
     lines
 }
 
 fn gather(workspace_root: PathBuf, roots: &[&str]) -> BuildStamp {
     let tree = SourceTree::read(&workspace_root, roots).unwrap_or_else(|error| {
-        say(&format!(
-            "warning=the build will carry no source stamp: {error}"
-        ));
+        say(&format!("warning=the build will carry no source stamp: {error}"));
         TreeState {
             roots: roots.iter().map(|&root| root.to_owned()).collect(),
             commit: None,
@@ -104,10 +94,7 @@ fn text(name: &str) -> Option<String> {
 }
 
 fn list(text: &str, separator: char) -> Vec<String> {
-    text.split(separator)
-        .filter(|part| !part.is_empty())
-        .map(str::to_owned)
-        .collect()
+    text.split(separator).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// The folder whose manifest has the `[workspace]` table; the package's own when none has.
@@ -116,20 +103,14 @@ fn workspace_root(manifest_dir: &Path) -> PathBuf {
         fs::read_to_string(folder.join("Cargo.toml"))
             .is_ok_and(|manifest| manifest.lines().any(|line| line.trim() == "[workspace]"))
     };
-    manifest_dir
-        .ancestors()
-        .find(has_workspace)
-        .unwrap_or(manifest_dir)
-        .to_owned()
+    manifest_dir.ancestors().find(has_workspace).unwrap_or(manifest_dir).to_owned()
 }
 
 /// The profile's folder name: `OUT_DIR` is `<target>/[<triple>/]<profile>/build/<package>-<hash>/out`. `PROFILE` only ever says
 /// `debug` or `release`, also for profiles of other names.
 fn profile() -> Option<String> {
     let out = PathBuf::from(env::var_os("OUT_DIR")?);
-    let build = out
-        .ancestors()
-        .find(|folder| folder.file_name().is_some_and(|name| name == "build"));
+    let build = out.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "build"));
     let named = build
         .and_then(Path::parent)
         .and_then(Path::file_name)
@@ -141,8 +122,7 @@ fn profile() -> Option<String> {
 fn features(variables: impl Iterator<Item = String>) -> Vec<String> {
     let mut features: Vec<String> = variables
         .filter_map(|name| {
-            name.strip_prefix("CARGO_FEATURE_")
-                .map(|feature| feature.to_lowercase().replace('_', "-"))
+            name.strip_prefix("CARGO_FEATURE_").map(|feature| feature.to_lowercase().replace('_', "-"))
         })
         .filter(|feature| feature != "default")
         .collect();
@@ -152,10 +132,7 @@ fn features(variables: impl Iterator<Item = String>) -> Vec<String> {
 
 fn rustflags() -> Vec<String> {
     // Cargo gives build scripts the flags of the target, whichever way they were set, separated by 0x1f.
-    list(
-        &text("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default(),
-        '\u{1f}',
-    )
+    list(&text("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default(), '\u{1f}')
 }
 
 /// The last `-C name=value` (or `-Cname=value`) among compiler flags.
@@ -169,14 +146,11 @@ fn codegen_option(flags: &[String], name: &str) -> Option<String> {
                 continue;
             }
             option if after_c => Some(option),
-            option => option
-                .strip_prefix("-C")
-                .or_else(|| option.strip_prefix("--codegen=")),
+            option => option.strip_prefix("-C").or_else(|| option.strip_prefix("--codegen=")),
         };
         after_c = false;
-        if let Some(given) = option
-            .and_then(|option| option.strip_prefix(name))
-            .and_then(|rest| rest.strip_prefix('='))
+        if let Some(given) =
+            option.and_then(|option| option.strip_prefix(name)).and_then(|rest| rest.strip_prefix('='))
         {
             value = Some(given.to_owned());
         }
@@ -192,15 +166,8 @@ fn compiler() -> (Option<String>, Option<String>) {
         return (None, None);
     };
     let said = String::from_utf8_lossy(&output.stdout);
-    let version = said
-        .lines()
-        .next()
-        .filter(|line| line.starts_with("rustc"))
-        .map(str::to_owned);
-    let llvm = said
-        .lines()
-        .find_map(|line| line.strip_prefix("LLVM version: "))
-        .map(str::to_owned);
+    let version = said.lines().next().filter(|line| line.starts_with("rustc")).map(str::to_owned);
+    let llvm = said.lines().find_map(|line| line.strip_prefix("LLVM version: ")).map(str::to_owned);
     (version, llvm)
 }
 
@@ -214,33 +181,19 @@ mod tests {
 
     #[test]
     fn finds_the_last_target_cpu_in_either_spelling() {
-        assert_eq!(
-            codegen_option(&flags("-C target-cpu=native"), "target-cpu").as_deref(),
-            Some("native")
-        );
+        assert_eq!(codegen_option(&flags("-C target-cpu=native"), "target-cpu").as_deref(), Some("native"));
         assert_eq!(
             codegen_option(&flags("-Ctarget-cpu=a -C target-cpu=b"), "target-cpu").as_deref(),
             Some("b")
         );
-        assert_eq!(
-            codegen_option(&flags("-C opt-level=3 target-cpu=b"), "target-cpu"),
-            None
-        );
+        assert_eq!(codegen_option(&flags("-C opt-level=3 target-cpu=b"), "target-cpu"), None);
         assert_eq!(codegen_option(&[], "target-cpu"), None);
     }
 
     #[test]
     fn spells_features_as_the_manifest_does() {
-        let names = [
-            "CARGO_FEATURE_METAL_JIT",
-            "PATH",
-            "CARGO_FEATURE_DEFAULT",
-            "CARGO_FEATURE_CUDA",
-        ];
-        assert_eq!(
-            features(names.iter().map(ToString::to_string)),
-            ["cuda", "metal-jit"]
-        );
+        let names = ["CARGO_FEATURE_METAL_JIT", "PATH", "CARGO_FEATURE_DEFAULT", "CARGO_FEATURE_CUDA"];
+        assert_eq!(features(names.iter().map(ToString::to_string)), ["cuda", "metal-jit"]);
     }
 
     #[test]
@@ -248,26 +201,20 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let package = folder.path().join("runtime/stamp");
         fs::create_dir_all(&package)?;
-        fs::write(
-            folder.path().join("Cargo.toml"),
-            "[workspace]\nmembers = []\n",
-        )?;
+        fs::write(folder.path().join("Cargo.toml"), "[workspace]\nmembers = []\n")?;
         fs::write(package.join("Cargo.toml"), "[package]\nname = \"x\"\n")?;
         assert_eq!(workspace_root(&package), folder.path());
         Ok(())
     }
 
     #[test]
-    fn asks_to_be_run_again_for_every_root_and_the_commit() -> Result<(), Box<dyn std::error::Error>>
-    {
+    fn asks_to_be_run_again_for_every_root_and_the_commit() -> Result<(), Box<dyn std::error::Error>> {
         let folder = tempfile::tempdir()?;
         git2::Repository::init(folder.path())?;
         let lines = rerun_lines(folder.path(), &["Cargo.toml", "runtime"]).join("\n");
         for wanted in ["/Cargo.toml", "/runtime", "/.git/HEAD", "/.git/refs/heads"] {
             assert!(
-                lines
-                    .lines()
-                    .any(|line| line.starts_with("rerun-if-changed=") && line.ends_with(wanted)),
+                lines.lines().any(|line| line.starts_with("rerun-if-changed=") && line.ends_with(wanted)),
                 "{wanted}: {lines}"
             );
         }

@@ -33,12 +33,7 @@ impl Head {
             let commit = repository
                 .head()
                 .and_then(|head| head.peel_to_commit())
-                .map_err(|error| {
-                    format!(
-                        "the repository has no commit checked out: {}",
-                        error.message()
-                    )
-                })?;
+                .map_err(|error| format!("the repository has no commit checked out: {}", error.message()))?;
             let tree = commit
                 .tree()
                 .map_err(|error| format!("the commit's tree is unreadable: {}", error.message()))?;
@@ -61,13 +56,11 @@ impl Head {
         }
         let under_roots = |path: &str| {
             roots.iter().any(|root| {
-                path.strip_prefix(root)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             })
         };
-        let index = repository
-            .index()
-            .map_err(|error| format!("the index is unreadable: {}", error.message()))?;
+        let index =
+            repository.index().map_err(|error| format!("the index is unreadable: {}", error.message()))?;
         let indexed = index
             .iter()
             .filter(|entry| i32::try_from(entry.mode).is_ok_and(|mode| mode != SUBMODULE_MODE))
@@ -75,17 +68,8 @@ impl Head {
             .filter_map(|path| path.strip_prefix(&prefix).map(str::to_owned))
             .filter(|path| under_roots(path))
             .collect();
-        let committed = committed
-            .into_iter()
-            .filter(|(path, _)| under_roots(path))
-            .collect();
-        Ok(Self {
-            repository,
-            commit,
-            prefix,
-            committed,
-            indexed,
-        })
+        let committed = committed.into_iter().filter(|(path, _)| under_roots(path)).collect();
+        Ok(Self { repository, commit, prefix, committed, indexed })
     }
 
     /// The commit, 40 hex digits.
@@ -100,20 +84,13 @@ impl Head {
 
     /// The files under the roots that the commit or the index holds.
     pub(crate) fn tracked_paths(&self) -> impl Iterator<Item = &str> {
-        self.committed
-            .keys()
-            .chain(&self.indexed)
-            .map(String::as_str)
+        self.committed.keys().chain(&self.indexed).map(String::as_str)
     }
 
     /// How a file of the working tree differs from the commit.
     pub(crate) fn change_of(&self, path: &str, contents: &[u8]) -> Option<Change> {
         let Some(committed) = self.committed.get(path) else {
-            return Some(if self.indexed.contains(path) {
-                Change::Added
-            } else {
-                Change::Untracked
-            });
+            return Some(if self.indexed.contains(path) { Change::Added } else { Change::Untracked });
         };
         match Oid::hash_object(ObjectType::Blob, contents) {
             Ok(now) if now == *committed => None,
@@ -125,9 +102,7 @@ impl Head {
     /// Whether the ignore rules hide a path.
     pub(crate) fn ignores(&self, path: &str, is_folder: bool) -> bool {
         let slash = if is_folder { "/" } else { "" };
-        self.repository
-            .is_path_ignored(format!("{}{path}{slash}", self.prefix))
-            .unwrap_or(false)
+        self.repository.is_path_ignored(format!("{}{path}{slash}", self.prefix)).unwrap_or(false)
     }
 }
 
@@ -160,21 +135,14 @@ fn open_repository(workspace_root: &Path) -> Result<Repository, String> {
 }
 
 fn prefix_of(repository: &Repository, workspace_root: &Path) -> Result<String, String> {
-    let folder = repository
-        .workdir()
-        .ok_or("the repository has no working tree")?;
+    let folder = repository.workdir().ok_or("the repository has no working tree")?;
     let resolve = |path: &Path| {
-        fs::canonicalize(path)
-            .map_err(|error| format!("{} cannot be resolved: {error}", path.display()))
+        fs::canonicalize(path).map_err(|error| format!("{} cannot be resolved: {error}", path.display()))
     };
     let (folder, root) = (resolve(folder)?, resolve(workspace_root)?);
     let below = root
         .strip_prefix(&folder)
         .map_err(|_| "the workspace is not in the repository's working tree".to_owned())?;
     let below = below.to_string_lossy();
-    Ok(if below.is_empty() {
-        String::new()
-    } else {
-        format!("{below}/")
-    })
+    Ok(if below.is_empty() { String::new() } else { format!("{below}/") })
 }

@@ -87,11 +87,7 @@ impl TreeState {
     /// The short form: the first 8 hex digits of the commit, then `-dirty` when a source file differs. `None` without a commit.
     pub fn stamp(&self) -> Option<String> {
         let short = self.commit.as_deref()?.get(..8)?;
-        Some(if self.is_dirty() {
-            format!("{short}-dirty")
-        } else {
-            short.to_owned()
-        })
+        Some(if self.is_dirty() { format!("{short}-dirty") } else { short.to_owned() })
     }
 }
 
@@ -125,18 +121,9 @@ impl SourceTree {
         let mut files = BTreeMap::new();
         for path in paths {
             let contents = contents(&workspace_root.join(&path))?;
-            let change = head
-                .as_ref()
-                .and_then(|head| head.change_of(&path, &contents));
+            let change = head.as_ref().and_then(|head| head.change_of(&path, &contents));
             let sha256 = Some(hex(&Sha256::digest(&contents)));
-            files.insert(
-                path.clone(),
-                SourceFile {
-                    path,
-                    sha256,
-                    change,
-                },
-            );
+            files.insert(path.clone(), SourceFile { path, sha256, change });
         }
         if let Some(head) = &head {
             for path in head.committed_paths() {
@@ -165,23 +152,11 @@ impl SourceTree {
 pub fn differences(built: &TreeState, now: &TreeState) -> Vec<String> {
     let mut found = Vec::new();
     if built.commit != now.commit {
-        let name = |state: &TreeState| {
-            state
-                .stamp()
-                .unwrap_or_else(|| "an unknown commit".to_owned())
-        };
-        found.push(format!(
-            "built from {}, but the working tree is at {}",
-            name(built),
-            name(now)
-        ));
+        let name = |state: &TreeState| state.stamp().unwrap_or_else(|| "an unknown commit".to_owned());
+        found.push(format!("built from {}, but the working tree is at {}", name(built), name(now)));
     }
     let hashes = |state: &TreeState| -> BTreeMap<String, Option<String>> {
-        state
-            .files
-            .iter()
-            .map(|file| (file.path.clone(), file.sha256.clone()))
-            .collect()
+        state.files.iter().map(|file| (file.path.clone(), file.sha256.clone())).collect()
     };
     let (before, after) = (hashes(built), hashes(now));
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
@@ -224,10 +199,7 @@ fn contents(path: &Path) -> Result<Vec<u8>, TreeError> {
             fs::read(path)
         }
     };
-    read().map_err(|source| TreeError::Read {
-        path: path.to_owned(),
-        source,
-    })
+    read().map_err(|source| TreeError::Read { path: path.to_owned(), source })
 }
 
 /// Collects every file at or below `relative` that no ignore rule hides.
@@ -238,10 +210,7 @@ fn walk(
     found: &mut BTreeSet<String>,
 ) -> Result<(), TreeError> {
     let path = root.join(relative);
-    let failed = |source| TreeError::Read {
-        path: path.clone(),
-        source,
-    };
+    let failed = |source| TreeError::Read { path: path.clone(), source };
     let metadata = match fs::symlink_metadata(&path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -254,10 +223,7 @@ fn walk(
     let hidden = match head {
         Some(head) => head.ignores(relative, is_folder),
         None => {
-            is_folder
-                && path
-                    .file_name()
-                    .is_some_and(|name| NEVER_SOURCES.iter().any(|never| name == *never))
+            is_folder && path.file_name().is_some_and(|name| NEVER_SOURCES.iter().any(|never| name == *never))
         }
     };
     if hidden {
@@ -270,12 +236,7 @@ fn walk(
     for entry in fs::read_dir(&path).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         if name != ".git" {
-            walk(
-                root,
-                &format!("{relative}/{}", name.to_string_lossy()),
-                head,
-                found,
-            )?;
+            walk(root, &format!("{relative}/{}", name.to_string_lossy()), head, found)?;
         }
     }
     Ok(())

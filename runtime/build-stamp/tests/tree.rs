@@ -25,10 +25,7 @@ fn commit_all(repository: &Repository) -> Result<(), git2::Error> {
     index.write()?;
     let tree = repository.find_tree(index.write_tree()?)?;
     let who = Signature::now("test", "test@example.invalid")?;
-    let parent = repository
-        .head()
-        .ok()
-        .and_then(|head| head.peel_to_commit().ok());
+    let parent = repository.head().ok().and_then(|head| head.peel_to_commit().ok());
     let parents: Vec<_> = parent.iter().collect();
     repository.commit(Some("HEAD"), &who, &who, "commit", &tree, &parents)?;
     Ok(())
@@ -55,11 +52,7 @@ fn read(folder: &TempDir) -> Result<TreeState, Box<dyn Error>> {
 }
 
 fn change_of(state: &TreeState, path: &str) -> Option<Change> {
-    state
-        .files
-        .iter()
-        .find(|file| file.path == path)
-        .and_then(|file| file.change)
+    state.files.iter().find(|file| file.path == path).and_then(|file| file.change)
 }
 
 #[test]
@@ -70,14 +63,7 @@ fn a_clean_tree_is_stamped_with_eight_digits_of_its_commit() -> Outcome {
     assert_eq!(state.commit.as_deref(), Some(head.as_str()));
     assert_eq!(state.stamp().as_deref(), head.get(..8));
     let paths: Vec<_> = state.files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(
-        paths,
-        [
-            "Cargo.toml",
-            "runtime/src/blocks/mlp.rs",
-            "runtime/src/lib.rs"
-        ]
-    );
+    assert_eq!(paths, ["Cargo.toml", "runtime/src/blocks/mlp.rs", "runtime/src/lib.rs"]);
     Ok(())
 }
 
@@ -92,22 +78,10 @@ fn every_way_of_differing_makes_the_tree_dirty() -> Outcome {
     index.add_path(Path::new("runtime/src/staged.rs"))?;
     index.write()?;
     let state = read(&folder)?;
-    assert_eq!(
-        change_of(&state, "runtime/src/lib.rs"),
-        Some(Change::Modified)
-    );
-    assert_eq!(
-        change_of(&state, "runtime/src/blocks/mlp.rs"),
-        Some(Change::Deleted)
-    );
-    assert_eq!(
-        change_of(&state, "runtime/src/new.rs"),
-        Some(Change::Untracked)
-    );
-    assert_eq!(
-        change_of(&state, "runtime/src/staged.rs"),
-        Some(Change::Added)
-    );
+    assert_eq!(change_of(&state, "runtime/src/lib.rs"), Some(Change::Modified));
+    assert_eq!(change_of(&state, "runtime/src/blocks/mlp.rs"), Some(Change::Deleted));
+    assert_eq!(change_of(&state, "runtime/src/new.rs"), Some(Change::Untracked));
+    assert_eq!(change_of(&state, "runtime/src/staged.rs"), Some(Change::Added));
     assert!(state.stamp().is_some_and(|stamp| stamp.ends_with("-dirty")));
     Ok(())
 }
@@ -119,11 +93,7 @@ fn ignored_files_and_files_outside_the_roots_do_not_count() -> Outcome {
     write(folder.path(), "runtime/build.log", "x")?;
     write(folder.path(), "docs/notes.md", "other")?;
     let state = read(&folder)?;
-    assert!(
-        !state.is_dirty(),
-        "{:?}",
-        state.changed().collect::<Vec<_>>()
-    );
+    assert!(!state.is_dirty(), "{:?}", state.changed().collect::<Vec<_>>());
     Ok(())
 }
 
@@ -134,10 +104,7 @@ fn a_tracked_file_counts_although_a_rule_ignores_it() -> Outcome {
     let mut index = repository.index()?;
     index.add_path(Path::new("runtime/kept.log"))?;
     index.write()?;
-    assert_eq!(
-        change_of(&read(&folder)?, "runtime/kept.log"),
-        Some(Change::Added)
-    );
+    assert_eq!(change_of(&read(&folder)?, "runtime/kept.log"), Some(Change::Added));
     Ok(())
 }
 
@@ -147,14 +114,8 @@ fn an_edit_is_seen_though_the_file_time_says_otherwise() -> Outcome {
     let path = folder.path().join("runtime/src/lib.rs");
     let time = fs::metadata(&path)?.modified()?;
     fs::write(&path, "pub fn h() {}\n")?;
-    fs::File::options()
-        .write(true)
-        .open(&path)?
-        .set_modified(time)?;
-    assert_eq!(
-        change_of(&read(&folder)?, "runtime/src/lib.rs"),
-        Some(Change::Modified)
-    );
+    fs::File::options().write(true).open(&path)?.set_modified(time)?;
+    assert_eq!(change_of(&read(&folder)?, "runtime/src/lib.rs"), Some(Change::Modified));
     Ok(())
 }
 
@@ -181,11 +142,7 @@ fn a_source_archive_inside_another_repository_does_not_take_its_commit() -> Outc
     workspace(&inner)?;
     let state = SourceTree::read(&inner, &ROOTS)?;
     assert_eq!(state.commit, None);
-    assert!(
-        state
-            .commit_unknown
-            .is_some_and(|why| why.contains("does not track"))
-    );
+    assert!(state.commit_unknown.is_some_and(|why| why.contains("does not track")));
     Ok(())
 }
 
@@ -198,10 +155,7 @@ fn a_workspace_below_the_repository_root_is_stamped_by_its_own_paths() -> Outcom
     commit_all(&repository)?;
     write(&inner, "runtime/src/lib.rs", "changed")?;
     let state = SourceTree::read(&inner, &ROOTS)?;
-    assert_eq!(
-        change_of(&state, "runtime/src/lib.rs"),
-        Some(Change::Modified)
-    );
+    assert_eq!(change_of(&state, "runtime/src/lib.rs"), Some(Change::Modified));
     assert_eq!(change_of(&state, "Cargo.toml"), None);
     assert!(state.commit.is_some());
     Ok(())

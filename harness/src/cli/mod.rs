@@ -1,0 +1,42 @@
+//! The command line.
+
+mod sweep;
+
+use clap::{Parser, Subcommand};
+
+pub use sweep::{Format, ShapeArgs, SweepArgs};
+
+/// Measures local language models and stamps every row with what really ran.
+#[derive(Debug, Parser)]
+#[command(name = "mlxcel-bench", version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure one checkpoint, every checkpoint of a folder, or the default models.
+    Sweep(SweepArgs),
+    /// Print what this program knows of itself.
+    Version {
+        /// Print everything, as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Serve one sweep over standard input and output.
+    #[command(hide = true)]
+    Worker,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,20 @@
+//! The commands, each a thin arrangement of what the rooms offer.
+
+mod sweep;
+mod version;
+mod worker;
+
+use crate::cli::{Cli, Command};
+use crate::exit::Exit;
+
+/// Runs the command of a command line.
+///
+/// # Errors
+/// Whatever kept it from doing what was asked.
+pub fn run(cli: Cli) -> anyhow::Result<Exit> {
+    match cli.command {
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Version { json } => version::run(json),
+        Command::Worker => worker::run(),
+    }
+}

@@ -1,0 +1,324 @@
+//! What a worker's answers are worth: a valid measurement, or why not.
+//!
+//! The evidence is what the worker said, how it ended and what the kernel counted. Limits that hold for every result (prompt and
+//! generation length, times that run) are `reports`' and are checked when the row is made.
+
+use mlxcel_reports::measure::{RawSample, Sample};
+use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
+
+use crate::text::{duration, tail};
+use crate::worker::child::Ending;
+use crate::worker::evidence::says_out_of_memory;
+use crate::worker::protocol::{Failure, FailureKind, Generated, Stage};
+use crate::worker::session::{Cut, Session, Task};
+
+/// How much of a worker's stderr goes into a row.
+const STDERR_IN_DETAIL: usize = 300;
+
+/// What became of a checkpoint.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Something was concluded, and makes a row.
+    Row(Judged),
+    /// The harness was told to stop: no row.
+    Interrupted,
+}
+
+/// What a row is to say.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// Why the row is not valid; `None` where nothing speaks against it.
+    pub exclusion: Option<Exclusion>,
+    /// The reason, or a remark on a valid row.
+    pub detail: String,
+    /// The repetitions whose times can be used.
+    pub samples: Vec<Sample>,
+    /// Whether the checkpoint or the request itself is at fault, as opposed to the run.
+    pub bad_input: bool,
+}
+
+/// Judges a session.
+pub fn judge(task: &Task, session: &Session) -> Verdict {
+    let (samples, unusable) = usable(&session.generated);
+    let (exclusion, detail, bad_input) = match &session.cut {
+        None => conclude(task, session, unusable),
+        Some((Stage::Finish, Cut::Failed(_) | Cut::Died | Cut::TimedOut(_) | Cut::Garbled(_)))
+            if session.generated.len() == task.reps as usize =>
+        {
+            // All answers were in: how the process then ended does not change them, but is told.
+            let (exclusion, detail, bad_input) = conclude(task, session, unusable);
+            let ended = format!("after its last answer the worker did not end well{}", ending_note(session.ending.as_ref()));
+            (exclusion, join(&detail, &ended), bad_input)
+        }
+        Some((_, Cut::Interrupted)) => return Verdict::Interrupted,
+        Some((stage, cut)) => {
+            let (exclusion, detail, bad_input) = explain(*stage, cut, session.ending.as_ref());
+            (Some(exclusion), join(&detail, &unusable.unwrap_or_default()), bad_input)
+        }
+    };
+    Verdict::Row(Judged { exclusion, detail, samples, bad_input })
+}
+
+/// The samples whose times can be used, and what is wrong with the first other one.
+fn usable(generated: &[Generated]) -> (Vec<Sample>, Option<String>) {
+    let mut samples = Vec::new();
+    let mut unusable = None;
+    for one in generated {
+        match Sample::try_from(RawSample::clone(&one.sample)) {
+            Ok(sample) => samples.push(sample),
+            Err(error) => unusable = unusable.or_else(|| Some(error.to_string())),
+        }
+    }
+    (samples, unusable)
+}
+
+type Conclusion = (Option<Exclusion>, String, bool);
+
+/// All answers came: do they hold together?
+fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclusion {
+    let invalid = |rule: Rule, detail: String| (Some(rule.into()), detail, false);
+    if session.generated.iter().any(|one| one.tokens.is_empty() && one.sample.token_nanos.is_empty()) {
+        return invalid(Rule::NoTokens, "no token was generated".to_owned());
+    }
+    if let Some(reason) = unusable {
+        return invalid(Rule::Inconclusive, reason);
+    }
+    let all = || session.warmup.iter().chain(&session.generated);
+    for one in all() {
+        let (rep, tokens, times) = (one.sample.rep, one.tokens.len(), one.sample.token_nanos.len());
+        if tokens != times {
+            return invalid(Rule::Inconclusive, format!("{}: {tokens} tokens came with {times} times", name(rep)));
+        }
+        let generated = tokens as u64;
+        if generated < task.max_tokens {
+            return invalid(Rule::ShortGeneration, format!("{}: {generated} of {} tokens were generated", name(rep), task.max_tokens));
+        }
+        if generated > task.max_tokens {
+            let detail = format!("{}: {generated} tokens were generated where {} were asked for", name(rep), task.max_tokens);
+            return invalid(Rule::Inconclusive, detail);
+        }
+        if one.sample.prompt_tokens != task.prompt_tokens {
+            let detail = format!("{}: the prompt had {} tokens instead of {}", name(rep), one.sample.prompt_tokens, task.prompt_tokens);
+            return invalid(Rule::PromptMismatch, detail);
+        }
+    }
+    let mut prompts = all().map(|one| &one.prompt_sha256);
+    if let Some(first) = prompts.next()
+        && prompts.any(|other| other != first)
+    {
+        return invalid(Rule::PromptMismatch, "the repetitions ran different prompts of the same length".to_owned());
+    }
+    (None, token_note(session).unwrap_or_default(), false)
+}
+
+/// Greedy generations of one prompt should agree; that they do not is no fault of the times, but is told.
+fn token_note(session: &Session) -> Option<String> {
+    let (first, rest) = session.generated.split_first()?;
+    rest.iter().find_map(|other| {
+        let position = first.tokens.iter().zip(&other.tokens).position(|(one, another)| one != another)?;
+        Some(format!(
+            "repetitions {} and {} generated different tokens from token {} on, though greedily from the same prompt",
+            first.sample.rep,
+            other.sample.rep,
+            position + 1
+        ))
+    })
+}
+
+fn explain(stage: Stage, cut: &Cut, ending: Option<&Ending>) -> (Exclusion, String, bool) {
+    let fail = |fail: Fail, detail: String| (fail.into(), detail, false);
+    match cut {
+        Cut::NotStarted(error) => fail(Fail::Crash, format!("the worker could not be started: {error}")),
+        Cut::Failed(failure) => failed(failure),
+        Cut::Died => died(stage, ending),
+        Cut::TimedOut(limit) => {
+            let detail = format!("the {} took longer than {} and was ended (--timeout)", stage.name(), duration(*limit));
+            fail(Fail::Timeout, join(&detail, &stderr_note(ending)))
+        }
+        Cut::Garbled(reason) => fail(Fail::NoOutput, join(&format!("during the {}: {reason}", stage.name()), &stderr_note(ending))),
+        Cut::Interrupted => fail(Fail::Crash, "the harness was told to stop".to_owned()),
+    }
+}
+
+fn failed(failure: &Failure) -> (Exclusion, String, bool) {
+    let exclusion = match (failure.kind, failure.stage) {
+        (FailureKind::OutOfMemory, _) => Skip::Oom.into(),
+        (_, Stage::Start | Stage::Load) => Fail::Load.into(),
+        (_, Stage::Warmup) => Fail::Warmup.into(),
+        (_, Stage::Bench | Stage::Finish) => Fail::Bench.into(),
+    };
+    (exclusion, failure.message.clone(), failure.kind == FailureKind::BadInput)
+}
+
+/// A process that died says nothing; its exit, the kernel and its stderr do.
+fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
+    const KILL: i32 = 9;
+    let Some(ending) = ending else {
+        return (Fail::Crash.into(), format!("the worker ended during the {}", stage.name()), false);
+    };
+    let what = format!("the worker ended with {} during the {}", ending.describe(), stage.name());
+    let (exclusion, remark): (Exclusion, String) = match (ending.signal(), ending.oom_kills) {
+        (Some(KILL), Some(1..)) => (Skip::Oom.into(), "the kernel counted a kill for want of memory".to_owned()),
+        _ if says_out_of_memory(&ending.stderr) => (Skip::Oom.into(), String::new()),
+        (Some(KILL), Some(0)) => (Fail::Crash.into(), "the kernel counted no kill for want of memory: killed from outside".to_owned()),
+        (Some(KILL), None) => {
+            (Fail::Crash.into(), "whether for want of memory cannot be told, since the kernel's count cannot be read".to_owned())
+        }
+        (None, _) if ending.status.is_some_and(|status| status.success()) => (Fail::NoOutput.into(), String::new()),
+        _ => (Fail::Crash.into(), String::new()),
+    };
+    (exclusion, join(&join(&what, &remark), &stderr_note(Some(ending))), false)
+}
+
+fn name(rep: u32) -> String {
+    if rep == 0 { "warm-up".to_owned() } else { format!("repetition {rep}") }
+}
+
+fn ending_note(ending: Option<&Ending>) -> String {
+    ending.map(|ending| format!(" ({})", ending.describe())).unwrap_or_default()
+}
+
+fn stderr_note(ending: Option<&Ending>) -> String {
+    let said = ending.map(|ending| tail(&ending.stderr, STDERR_IN_DETAIL)).unwrap_or_default();
+    if said.is_empty() { said } else { format!("it said: {said}") }
+}
+
+fn join(one: &str, other: &str) -> String {
+    [one, other].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn task() -> Task {
+        Task {
+            path: "x".into(),
+            prompt_tokens: 8,
+            max_tokens: 3,
+            prefill_chunk: 2048,
+            reps: 2,
+            timeout: Duration::from_secs(9),
+        }
+    }
+
+    fn generated(rep: u32, tokens: &[u32]) -> Generated {
+        let sample = RawSample {
+            rep,
+            prompt_tokens: 8,
+            token_nanos: (1..=tokens.len() as u64).map(|token| token * 1000).collect(),
+            host_nanos: None,
+            peak_memory_bytes: None,
+            started_at: None,
+            finish: None,
+        };
+        Generated { sample, tokens: tokens.to_vec(), prompt_sha256: "p".to_owned() }
+    }
+
+    fn session(cut: Option<(Stage, Cut)>, ending: Option<Ending>) -> Session {
+        let generated = vec![generated(1, &[5, 6, 7]), generated(2, &[5, 6, 7])];
+        Session { warmup: Some(generated_warmup()), generated, cut, ending, ..Session::default() }
+    }
+
+    fn generated_warmup() -> Generated {
+        generated(0, &[5, 6, 7])
+    }
+
+    fn ended(raw: i32, stderr: &str, oom_kills: Option<u64>) -> Option<Ending> {
+        Some(Ending { status: Some(ExitStatus::from_raw(raw)), stderr: stderr.to_owned(), oom_kills })
+    }
+
+    fn verdict(session: &Session) -> (String, String) {
+        match judge(&task(), session) {
+            Verdict::Row(judged) => {
+                (judged.exclusion.map(|exclusion| exclusion.to_string()).unwrap_or_default(), judged.detail)
+            }
+            Verdict::Interrupted => ("interrupted".to_owned(), String::new()),
+        }
+    }
+
+    #[test]
+    fn answers_that_hold_together_are_valid() {
+        assert_eq!(verdict(&session(None, None)), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn one_token_too_few_in_any_repetition_is_invalid() {
+        let mut short = session(None, None);
+        short.generated = vec![generated(1, &[5, 6, 7]), generated(2, &[5, 6])];
+        assert_eq!(verdict(&short).0, "INVALID:short_generation");
+        short.generated = vec![generated(1, &[]), generated(2, &[])];
+        assert_eq!(verdict(&short).0, "INVALID:no_tokens");
+    }
+
+    #[test]
+    fn a_prompt_of_another_length_or_text_is_invalid() {
+        let mut other = session(None, None);
+        if let Some(one) = other.generated.last_mut() {
+            one.prompt_sha256 = "q".to_owned();
+        }
+        assert_eq!(verdict(&other).0, "INVALID:prompt_mismatch");
+        let mut longer = session(None, None);
+        if let Some(one) = longer.generated.first_mut() {
+            one.sample.prompt_tokens = 9;
+        }
+        assert_eq!(verdict(&longer).0, "INVALID:prompt_mismatch");
+    }
+
+    #[test]
+    fn different_tokens_are_told_but_valid() {
+        let mut differing = session(None, None);
+        differing.generated = vec![generated(1, &[5, 6, 7]), generated(2, &[5, 9, 7])];
+        let (status, detail) = verdict(&differing);
+        assert_eq!(status, "");
+        assert!(detail.contains("from token 2 on"), "{detail}");
+    }
+
+    #[test]
+    fn a_kill_is_for_memory_only_on_evidence() {
+        let killed = |oom_kills| verdict(&session(Some((Stage::Load, Cut::Died)), ended(9, "", oom_kills))).0;
+        assert_eq!(killed(Some(1)), "SKIP:oom");
+        assert_eq!(killed(Some(0)), "FAIL:crash");
+        assert_eq!(killed(None), "FAIL:crash");
+    }
+
+    #[test]
+    fn an_abort_for_want_of_memory_is_told_by_its_words() {
+        let aborted = |stderr| verdict(&session(Some((Stage::Bench, Cut::Died)), ended(6, stderr, Some(0))));
+        assert_eq!(aborted("terminate called: std::bad_alloc").0, "SKIP:oom");
+        let (status, detail) = aborted("assertion failed");
+        assert_eq!(status, "FAIL:crash");
+        assert!(detail.contains("SIGABRT") && detail.contains("assertion failed"), "{detail}");
+    }
+
+    #[test]
+    fn each_kind_of_end_has_its_status() {
+        let failure = |stage, kind| Cut::Failed(Failure { stage, kind, message: "why".to_owned() });
+        for (stage, cut, raw, expected) in [
+            (Stage::Load, failure(Stage::Load, FailureKind::BadInput), 0, "FAIL:load"),
+            (Stage::Warmup, failure(Stage::Warmup, FailureKind::Other), 0, "FAIL:warmup"),
+            (Stage::Bench, failure(Stage::Bench, FailureKind::Other), 0, "FAIL:bench"),
+            (Stage::Bench, failure(Stage::Bench, FailureKind::OutOfMemory), 0, "SKIP:oom"),
+            (Stage::Bench, Cut::Died, 0, "FAIL:no_output"),
+            (Stage::Bench, Cut::Died, 11, "FAIL:crash"),
+            (Stage::Bench, Cut::Died, 3 << 8, "FAIL:crash"),
+            (Stage::Warmup, Cut::TimedOut(Duration::from_secs(9)), 9, "FAIL:timeout"),
+            (Stage::Load, Cut::Garbled("x".to_owned()), 9, "FAIL:no_output"),
+            (Stage::Bench, Cut::Interrupted, 9, "interrupted"),
+        ] {
+            let words = format!("{cut:?}");
+            assert_eq!(verdict(&session(Some((stage, cut)), ended(raw, "", Some(0)))).0, expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_bad_end_after_the_last_answer_is_told_but_valid() {
+        let (status, detail) = verdict(&session(Some((Stage::Finish, Cut::Died)), ended(11, "", Some(0))));
+        assert_eq!(status, "");
+        assert!(detail.contains("SIGSEGV"), "{detail}");
+    }
+}

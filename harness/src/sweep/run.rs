@@ -1,0 +1,413 @@
+//! Runs a sweep: guards first, then one worker a checkpoint, a row for each folder whatever happens, and the table.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use jiff::{Timestamp, ZonedDateTime};
+use mlxcel_reports::render;
+use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Row};
+use mlxcel_reports::measure::Sample;
+use mlxcel_reports::status::{Exclusion, Rule, Status};
+use mlxcel_reports::store::{Completeness, FileName};
+use serde_json::json;
+
+use super::guards::{self, TreeCheck};
+use super::interrupt::Interrupt;
+use super::judge::{Judged, Verdict, judge};
+use super::plan::{self, Action, Place};
+use super::progress::SweepProgress;
+use super::record::RunFacts;
+use super::results::Results;
+use crate::cli::{Format, ShapeArgs, SweepArgs};
+use crate::default_models::{self, DefaultModels};
+use crate::exit::Exit;
+use crate::provenance::binary::Executable;
+use crate::provenance::machine::{Machine, short_name};
+use crate::provenance::{environment, sha256_hex};
+use crate::text::{complain, say, tail};
+use crate::worker::child::WorkerProgram;
+use crate::worker::protocol::Hello;
+use crate::worker::session::{Cut, Session, Surroundings, Task, introduce, measure};
+
+/// The shape of the methodology: prompt and generated tokens.
+const FULL_SHAPE: (u64, u64) = (512, 128);
+/// The shape for the default models on the CPU backend, where the full one would take too long for a first try.
+const SMALL_SHAPE: (u64, u64) = (64, 16);
+/// How long a worker may take to say who it is.
+const INTRODUCTION: Duration = Duration::from_mins(3);
+
+/// What a sweep is to do, after defaults and flags.
+struct Resolved {
+    places: Vec<Place>,
+    /// Whether exactly one folder was named: then bad input is an error rather than a row.
+    single: bool,
+    /// Whether the weights of all places are made up.
+    synthetic: bool,
+    prompt_tokens: u64,
+    max_tokens: u64,
+    /// Said in every row.
+    remarks: Vec<String>,
+}
+
+/// Runs the sweep.
+///
+/// # Errors
+/// Refusals, bad input and faults of our own; each names the thing, what was expected and the remedy.
+pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exit> {
+    let executable = Executable::this()?;
+    let tree = guards::tree(&executable)?;
+    let named = match &arguments.target {
+        None => None,
+        Some(target) if target == Path::new("all") => Some((plan::all(&arguments.models)?, false)),
+        Some(target) => Some((vec![plan::single(target)?], true)),
+    };
+    guards::output_folder(&arguments.out)?;
+    let program = match &arguments.worker_program {
+        Some(path) => WorkerProgram::scripted(path.clone()),
+        None => WorkerProgram::this_executable().context("the system does not say where this executable lies")?,
+    };
+    let hello = hello(&program, interrupt)?;
+    if !program.foreign {
+        guards::same_program(&executable, &hello).map_err(|reason| anyhow!("{reason}; build it again and start anew"))?;
+    }
+    let backend = backend(&hello)?;
+    let resolved = match resolve(arguments, named, backend, interrupt) {
+        Err(_) if interrupt.is_raised() => {
+            complain("interrupted before anything was measured; nothing was written");
+            return Ok(Exit::Interrupted);
+        }
+        resolved => resolved?,
+    };
+    let run = RunFacts { synthetic: resolved.synthetic, ..facts(arguments, &resolved, executable, tree, hello, backend)? };
+    Sweep { arguments, interrupt, program, resolved, run }.carry_out()
+}
+
+/// Who will measure. Also proves that a worker can be started at all.
+fn hello(program: &WorkerProgram, interrupt: &Interrupt) -> anyhow::Result<Hello> {
+    let session = introduce(
+        INTRODUCTION,
+        &mut Surroundings { program, interrupted: &|| interrupt.is_raised(), progress: &mut |_| {} },
+    );
+    let said = session.ending.as_ref().map(|ending| tail(&ending.stderr, 600)).filter(|said| !said.is_empty());
+    let said = said.map(|said| format!("; it said: {said}")).unwrap_or_default();
+    match session {
+        Session { hello: Some(hello), cut: None, .. } => Ok(hello),
+        Session { cut: Some((_, Cut::Failed(failure))), .. } => bail!("the worker cannot run: {}", failure.message),
+        Session { cut: Some((_, Cut::NotStarted(error))), .. } => {
+            Err(anyhow!(error)).with_context(|| format!("the worker {} cannot be started", program.path.display()))
+        }
+        Session { cut: Some((_, Cut::Garbled(reason))), .. } => bail!("the worker does not keep to the protocol: {reason}{said}"),
+        Session { cut: Some((_, Cut::TimedOut(limit))), .. } => {
+            bail!("the worker did not say who it is within {}{said}", crate::text::duration(limit))
+        }
+        Session { cut: Some((_, Cut::Interrupted)), .. } => bail!(crate::exit::EndsWith(Exit::Interrupted, "interrupted".to_owned())),
+        Session { ending, .. } => {
+            let how = ending.map_or_else(|| "no end that could be observed".to_owned(), |ending| ending.describe());
+            bail!("the worker ended with {how} before it said who it is{said}")
+        }
+    }
+}
+
+fn backend(hello: &Hello) -> anyhow::Result<Backend> {
+    let name = hello.runtime.backend.as_deref().ok_or_else(|| anyhow!("the worker does not say which backend MLX runs on"))?;
+    Ok(name.parse::<Backend>()?)
+}
+
+fn resolve(arguments: &SweepArgs, named: Option<(Vec<Place>, bool)>, backend: Backend, interrupt: &Interrupt) -> anyhow::Result<Resolved> {
+    let by_default = named.is_none();
+    let mut remarks = Vec::new();
+    let (places, single, synthetic) = match named {
+        Some((places, single)) => (places, single, false),
+        None => {
+            let DefaultModels { folders, synthetic, remark } = default_models::prepare(&|| interrupt.is_raised())?;
+            remarks.extend(remark);
+            (plan::listed(&folders), false, synthetic)
+        }
+    };
+    let (prompt_tokens, max_tokens, remark) = shape(&arguments.shape, by_default, backend);
+    if let Some(remark) = remark {
+        complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
+        remarks.push(remark);
+    }
+    Ok(Resolved { places, single, synthetic, prompt_tokens, max_tokens, remarks })
+}
+
+/// Prompt and generated tokens, and a remark where they are not the usual ones.
+fn shape(given: &ShapeArgs, default_models: bool, backend: Backend) -> (u64, u64, Option<String>) {
+    let number = |value: Option<std::num::NonZeroU64>, default| value.map_or(default, std::num::NonZero::get);
+    if default_models && backend == Backend::Cpu && given.prompt_tokens.is_none() && given.max_tokens.is_none() {
+        let (prompt, generated) = SMALL_SHAPE;
+        let remark = format!("small shape of the default models on the CPU backend: {prompt} prompt tokens, {generated} generated");
+        return (prompt, generated, Some(remark));
+    }
+    (number(given.prompt_tokens, FULL_SHAPE.0), number(given.max_tokens, FULL_SHAPE.1), None)
+}
+
+fn facts(
+    arguments: &SweepArgs,
+    resolved: &Resolved,
+    executable: Executable,
+    tree: TreeCheck,
+    hello: Hello,
+    backend: Backend,
+) -> anyhow::Result<RunFacts> {
+    let now = ZonedDateTime::now();
+    let started_at = now.timestamp();
+    let unique = sha256_hex(format!("{} {} {}", started_at.as_nanosecond(), std::process::id(), executable.sha256).as_bytes());
+    let run_id = format!("{}-{}", started_at.strftime("%Y%m%dT%H%M%SZ"), unique.get(..8).unwrap_or_default());
+    let settings = json!({
+        "target": arguments.target,
+        "models": arguments.models,
+        "out": arguments.out,
+        "suffix": arguments.suffix,
+        "prompt_tokens": resolved.prompt_tokens,
+        "max_tokens": resolved.max_tokens,
+        "reps": arguments.shape.reps,
+        "prefill_chunk": arguments.shape.prefill_chunk,
+        "timeout_seconds": arguments.timeout.as_secs_f64(),
+        "worker_program": arguments.worker_program,
+        "planned": resolved.places.iter().map(|place| place.path.display().to_string()).collect::<Vec<_>>(),
+        "remarks": resolved.remarks,
+    });
+    Ok(RunFacts {
+        run_id,
+        date: now.date(),
+        started_at,
+        executable,
+        hello,
+        backend,
+        machine: Machine::this(),
+        tree,
+        environment: environment::that_matter(std::env::vars_os()),
+        argv: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        settings,
+        synthetic: false,
+    })
+}
+
+/// A sweep under way.
+struct Sweep<'a> {
+    arguments: &'a SweepArgs,
+    interrupt: &'a Interrupt,
+    program: WorkerProgram,
+    resolved: Resolved,
+    run: RunFacts,
+}
+
+/// How a sweep left off.
+enum LeftOff {
+    AtTheEnd,
+    /// At the place of this number.
+    Interrupted(usize),
+}
+
+impl Sweep<'_> {
+    fn carry_out(&self) -> anyhow::Result<Exit> {
+        let mut results = Results::new(&self.arguments.out, self.file_name(), self.run.provenance());
+        let mut progress = SweepProgress::new(&self.weights(), self.arguments.shape.reps.get());
+        let outcome = self.measure_all(&mut results, &mut progress);
+        progress.close();
+        let (completeness, finished, exit) = match outcome {
+            Ok(LeftOff::AtTheEnd) => (Completeness::Complete, results.complete()?, exit_of_rows(results.rows())),
+            Ok(LeftOff::Interrupted(at)) => {
+                let left: Vec<&str> = self.resolved.places.iter().skip(at).map(|place| place.model.as_str()).collect();
+                let reason = format!("interrupted; not measured: {}", left.join(", "));
+                let finished = results.finish_partial(&reason)?;
+                (Completeness::Partial { reason: Some(reason), torn: false }, finished, Exit::Interrupted)
+            }
+            Err(error) => {
+                if !results.rows().is_empty() {
+                    // What was measured is shown even when it cannot be kept.
+                    let reason = Some(format!("{error:#}"));
+                    self.show(results.rows(), &Completeness::Partial { reason, torn: false })?;
+                }
+                return Err(error);
+            }
+        };
+        match finished {
+            Some(finished) => {
+                self.show(results.rows(), &completeness)?;
+                complain(&format!("wrote {} ({} rows), its samples and its provenance", finished.csv.display(), finished.rows));
+            }
+            None => complain("interrupted before the first row; nothing was written"),
+        }
+        Ok(exit)
+    }
+
+    fn measure_all(&self, results: &mut Results, progress: &mut SweepProgress) -> anyhow::Result<LeftOff> {
+        for (index, place) in self.resolved.places.iter().enumerate() {
+            if self.interrupt.is_raised() {
+                return Ok(LeftOff::Interrupted(index));
+            }
+            progress.begin(index, &place.model);
+            let Some((row, samples)) = self.row(index, place, progress)? else {
+                return Ok(LeftOff::Interrupted(index));
+            };
+            progress.ended(&summary(&row));
+            results.append(row, &samples)?;
+        }
+        Ok(LeftOff::AtTheEnd)
+    }
+
+    /// The row of one place; `None` when the sweep was interrupted meanwhile.
+    fn row(&self, index: usize, place: &Place, progress: &mut SweepProgress) -> anyhow::Result<Option<(AnyRow, Vec<Sample>)>> {
+        let started_at = Timestamp::now();
+        let order_index = u32::try_from(index).unwrap_or(u32::MAX);
+        let task = self.task(place.path.clone());
+        if let Action::Record(exclusion, detail) = &place.action {
+            let identity = self.run.identity(place, &task, order_index, started_at, None);
+            return Ok(Some((Row::excluded(identity, None, exclusion.clone(), detail.clone(), &[]).into(), Vec::new())));
+        }
+        let session = measure(
+            &task,
+            &mut Surroundings {
+                program: &self.program,
+                interrupted: &|| self.interrupt.is_raised(),
+                progress: &mut |step| progress.step(step),
+            },
+        );
+        let Verdict::Row(judged) = judge(&task, &session) else {
+            return Ok(None);
+        };
+        if self.resolved.single && judged.bad_input {
+            bail!("{}", judged.detail);
+        }
+        let identity = self.run.identity(place, &task, order_index, started_at, Some(&session));
+        let load_nanos = session.loaded.as_ref().map(|loaded| loaded.load_nanos);
+        let row = match judged.exclusion {
+            Some(exclusion) => self.excluded(identity, load_nanos, exclusion, &judged.detail, &judged.samples),
+            None => match Row::measured(identity.clone(), load_nanos, &judged.samples) {
+                Err(broken) => self.excluded(identity, load_nanos, broken.rule.into(), &broken.detail, &judged.samples),
+                Ok(row) => self.vouched(row.with_detail(self.detail(&judged.detail)), &judged, &session),
+            },
+        };
+        Ok(Some((row, judged.samples)))
+    }
+
+    /// A valid row only stays one when it was measured by what the provenance says.
+    fn vouched(&self, row: Row<mlxcel_reports::row::Measured>, judged: &Judged, session: &Session) -> AnyRow {
+        if self.program.foreign {
+            let why = format!("measured by {} and not by this executable", self.program.path.display());
+            return row.invalidated(Rule::Provenance, self.detail(&join(&why, &judged.detail))).into();
+        }
+        let runtime = session.hello.as_ref().map(|hello| &hello.runtime);
+        let changed = runtime.and_then(|runtime| guards::changed_runtime(&self.run.hello.runtime, runtime));
+        match changed {
+            Some(why) => row.invalidated(Rule::Provenance, self.detail(&join(&why, &judged.detail))).into(),
+            None => row.into(),
+        }
+    }
+
+    fn excluded(
+        &self,
+        identity: mlxcel_reports::row::RowIdentity,
+        load_nanos: Option<u64>,
+        exclusion: Exclusion,
+        detail: &str,
+        samples: &[Sample],
+    ) -> AnyRow {
+        Row::excluded(identity, load_nanos, exclusion, self.detail(detail), samples).into()
+    }
+
+    fn detail(&self, detail: &str) -> String {
+        self.resolved.remarks.iter().fold(detail.to_owned(), |text, remark| join(&text, remark))
+    }
+
+    fn task(&self, path: PathBuf) -> Task {
+        Task {
+            path,
+            prompt_tokens: self.resolved.prompt_tokens,
+            max_tokens: self.resolved.max_tokens,
+            prefill_chunk: self.arguments.shape.prefill_chunk.get(),
+            reps: self.arguments.shape.reps.get(),
+            timeout: self.arguments.timeout,
+        }
+    }
+
+    fn weights(&self) -> Vec<u64> {
+        let weight = |place: &Place| match &place.action {
+            Action::Measure(folder) => folder.weight_bytes().max(1),
+            Action::Record(..) => 0,
+        };
+        self.resolved.places.iter().map(weight).collect()
+    }
+
+    fn file_name(&self) -> FileName {
+        let model = self.resolved.places.first().map(|place| place.model.clone());
+        FileName {
+            backend: self.run.backend,
+            hw: self.run.machine.hardware(self.run.backend).map_or_else(|| "unknown".to_owned(), |hardware| short_name(&hardware)),
+            date: self.run.date,
+            suffix: self.arguments.suffix.clone(),
+            single_model: model.filter(|_| self.resolved.single),
+            harness: HarnessKind::Text,
+        }
+    }
+
+    fn show(&self, rows: &[AnyRow], completeness: &Completeness) -> anyhow::Result<()> {
+        let text = match self.arguments.format {
+            Format::Table => render::terminal::table(rows, completeness, terminal_width()),
+            Format::Json => serde_json::to_string_pretty(&render::json::document(rows, completeness))?,
+        };
+        say(&text).context("the results cannot be printed to stdout; they are in the result files")
+    }
+}
+
+/// The exit of a sweep by its rows: a failure counts before everything, then whether there is a valid row at all.
+pub fn exit_of_rows(rows: &[AnyRow]) -> Exit {
+    exit_of_statuses(&rows.iter().map(AnyRow::status).collect::<Vec<_>>())
+}
+
+fn exit_of_statuses(statuses: &[Status]) -> Exit {
+    let any = |test: fn(&Status) -> bool| statuses.iter().any(test);
+    match (any(Status::is_fail), any(Status::is_ok), any(Status::is_invalid)) {
+        (true, _, _) | (false, true, true) => Exit::Failure,
+        (false, true, false) => Exit::Fine,
+        (false, false, _) => Exit::InvalidOnly,
+    }
+}
+
+/// One line for stderr.
+fn summary(row: &AnyRow) -> String {
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.2}"));
+    match row.as_measured() {
+        Some(measured) => {
+            let figures = measured.figures();
+            format!("prefill {} tok/s, decode {} tok/s", rate(figures.prefill().tok_s()), rate(figures.decode().tok_s()))
+        }
+        None => format!("{} {}", row.status(), row.detail().unwrap_or_default()),
+    }
+}
+
+fn terminal_width() -> Option<u16> {
+    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|columns| *columns > 0)
+}
+
+fn join(one: &str, other: &str) -> String {
+    [one, other].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlxcel_reports::status::{Fail, Skip};
+
+    #[test]
+    fn the_exit_follows_the_worst_row() {
+        let (ok, skip): (Status, Status) = (Status::Ok, Skip::NotACheckpoint.into());
+        let (fail, invalid): (Status, Status) = (Fail::Crash.into(), Rule::ShortGeneration.into());
+        for (statuses, exit) in [
+            (vec![ok.clone(), skip.clone()], Exit::Fine),
+            (vec![ok.clone(), fail.clone()], Exit::Failure),
+            (vec![ok.clone(), invalid.clone()], Exit::Failure),
+            (vec![invalid.clone(), fail], Exit::Failure),
+            (vec![invalid, skip.clone()], Exit::InvalidOnly),
+            (vec![skip], Exit::InvalidOnly),
+            (vec![], Exit::InvalidOnly),
+        ] {
+            assert_eq!(exit_of_statuses(&statuses), exit, "{statuses:?}");
+        }
+        let _ = ok;
+    }
+}

@@ -1,0 +1,75 @@
+//! Words and numbers for people: stderr lines, byte counts, durations, lists.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+/// Prints a line to stderr. A closed stderr is no reason to lose a measurement.
+pub fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Prints to stdout; fails when stdout does (a full disk behind a redirection, a closed pipe).
+///
+/// # Errors
+/// Whatever writing gave.
+pub fn say(text: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        stdout.write_all(b"\n")?;
+    }
+    stdout.flush()
+}
+
+/// A byte count in powers of ten, as `271.4 MB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [(f64, &str); 3] = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let amount = count as f64;
+    UNITS
+        .iter()
+        .find(|(size, _)| amount >= *size)
+        .map_or_else(|| format!("{count} B"), |(size, unit)| format!("{:.1} {unit}", amount / size))
+}
+
+/// A duration as `42 s`, `3 min 05 s` or `1 h 12 min`.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes:02} min"),
+    }
+}
+
+/// The end of a text, at most `limit` characters, on one line.
+pub fn tail(text: &str, limit: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let excess = line.chars().count().saturating_sub(limit);
+    if excess == 0 { line } else { format!("…{}", line.chars().skip(excess).collect::<String>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_counts_take_the_largest_unit_that_fits() {
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_500), "1.5 kB");
+        assert_eq!(bytes(271_400_000), "271.4 MB");
+        assert_eq!(bytes(24_000_000_000), "24.0 GB");
+    }
+
+    #[test]
+    fn durations_drop_what_does_not_matter() {
+        assert_eq!(duration(Duration::from_secs(42)), "42 s");
+        assert_eq!(duration(Duration::from_secs(185)), "3 min 05 s");
+        assert_eq!(duration(Duration::from_secs(4_330)), "1 h 12 min");
+    }
+
+    #[test]
+    fn a_tail_keeps_the_end_on_one_line() {
+        assert_eq!(tail("a\n b\tc", 10), "a b c");
+        assert_eq!(tail("abcdef", 3), "…def");
+    }
+}

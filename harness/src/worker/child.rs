@@ -1,0 +1,239 @@
+//! The parent's side of a worker: start it, talk to it, end it whatever happens.
+//!
+//! What is said, and in which order, is left to `session`.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::evidence::kernel_oom_kills;
+use super::pipes::{Incoming, StderrTail, read_events};
+use super::protocol::{Event, Request};
+
+/// How often a waiting parent looks whether it was interrupted. Rare, so that it takes no time from what is measured.
+const POLL: Duration = Duration::from_millis(200);
+/// How long a worker may take to end by itself, once told to.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Which program serves as worker.
+#[derive(Clone, Debug)]
+pub struct WorkerProgram {
+    /// The executable.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Whether it is another program than this one, so that no row of it may pass as a measurement of this one.
+    pub foreign: bool,
+}
+
+impl WorkerProgram {
+    /// This executable.
+    ///
+    /// # Errors
+    /// When the system does not say where it is.
+    pub fn this_executable() -> io::Result<Self> {
+        // On Linux through /proc: it is this very file even when the path has come to hold another build.
+        let proc = Path::new("/proc/self/exe");
+        let path = if proc.exists() { proc.to_owned() } else { std::env::current_exe()? };
+        Ok(Self { path, arguments: vec!["worker".into()], foreign: false })
+    }
+
+    /// Another program, which speaks the protocol.
+    pub fn scripted(path: PathBuf) -> Self {
+        Self { path, arguments: Vec::new(), foreign: true }
+    }
+}
+
+/// What happened while waiting for a worker.
+#[derive(Debug)]
+pub enum Next {
+    /// It said something.
+    Event(Event),
+    /// It wrote a line to its protocol stream that is no event.
+    Garbage(String),
+    /// It closed its protocol stream.
+    Closed,
+    /// The time was up.
+    TimedOut,
+    /// The harness itself was told to stop.
+    Interrupted,
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub struct Ending {
+    /// Exit code or signal.
+    pub status: Option<ExitStatus>,
+    /// The end of what it wrote to stderr.
+    pub stderr: String,
+    /// By how much the kernel's count of kills for memory rose during its life; `None` where that cannot be read.
+    pub oom_kills: Option<u64>,
+}
+
+impl Ending {
+    /// The signal that ended it.
+    pub fn signal(&self) -> Option<i32> {
+        self.status.and_then(|status| status.signal())
+    }
+
+    /// In words: `exit code 3` or `signal 11 (SIGSEGV)`.
+    pub fn describe(&self) -> String {
+        let Some(status) = self.status else {
+            return "an end that could not be observed".to_owned();
+        };
+        match (status.signal(), status.code()) {
+            (Some(signal), _) => match signal_name(signal) {
+                Some(name) => format!("signal {signal} ({name})"),
+                None => format!("signal {signal}"),
+            },
+            (None, Some(code)) => format!("exit code {code}"),
+            (None, None) => status.to_string(),
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    // `as_raw` differs between systems, so by name rather than by number.
+    const NAMED: [(Signal, &str); 10] = [
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::HUP, "SIGHUP"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::INT, "SIGINT"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::TRAP, "SIGTRAP"),
+    ];
+    NAMED.iter().find(|(named, _)| named.as_raw() == signal).map(|(_, name)| *name)
+}
+
+/// A running worker. Dropping it kills and reaps it.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    events: Receiver<Incoming>,
+    stderr: StderrTail,
+    oom_kills_before: Option<u64>,
+    status: Option<ExitStatus>,
+    ended: bool,
+}
+
+impl Worker {
+    /// Starts a worker in a process group of its own, so that a Ctrl-C at the terminal reaches the harness alone.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn start(program: &WorkerProgram) -> io::Result<Self> {
+        let oom_kills_before = kernel_oom_kills();
+        let mut child = Command::new(&program.path)
+            .args(&program.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let connected = match pipes {
+            (Some(stdin), Some(stdout), Some(stderr)) => {
+                read_events(stdout).and_then(|events| Ok((stdin, events, StderrTail::read(stderr)?)))
+            }
+            _ => Err(io::Error::other("the worker's pipes are missing")),
+        };
+        match connected {
+            Ok((stdin, events, stderr)) => {
+                Ok(Self { child, stdin: Some(stdin), events, stderr, oom_kills_before, status: None, ended: false })
+            }
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a request. A worker that has died does not take it; [`Worker::next`] then says so.
+    pub fn send(&mut self, request: &Request) {
+        let Some(stdin) = &mut self.stdin else {
+            return;
+        };
+        let sent = serde_json::to_vec(request).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            stdin.write_all(&line)?;
+            stdin.flush()
+        });
+        if sent.is_err() {
+            self.stdin = None;
+        }
+    }
+
+    /// Waits for what comes next, until `deadline` or until `interrupted` says so.
+    pub fn next(&mut self, deadline: Instant, interrupted: &dyn Fn() -> bool) -> Next {
+        loop {
+            if interrupted() {
+                return Next::Interrupted;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left.min(POLL)) {
+                Ok(Incoming::Event(event)) => return Next::Event(event),
+                Ok(Incoming::Garbage(line)) => return Next::Garbage(line),
+                Err(RecvTimeoutError::Disconnected) => return Next::Closed,
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Next::TimedOut,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Waits a while for a worker that is ending by itself, then kills it.
+    pub fn finish(mut self) -> Ending {
+        self.stdin = None;
+        let deadline = Instant::now() + GRACE;
+        // Only looks: until the worker is reaped, its number cannot be another group's when that is killed.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        if let Some(pid) = self.pid() {
+            while Instant::now() < deadline && matches!(waitid(WaitId::Pid(pid), look), Ok(None)) {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.end()
+    }
+
+    /// Kills a worker, and all it started.
+    pub fn kill(mut self) -> Ending {
+        self.end()
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    fn end(&mut self) -> Ending {
+        self.stdin = None;
+        // Also after a good end: what it may have started holds its pipes open.
+        if let Some(group) = self.pid() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.kill();
+        self.status = self.child.wait().ok();
+        self.ended = true;
+        let oom_kills = self.oom_kills_before.zip(kernel_oom_kills()).map(|(before, after)| after.saturating_sub(before));
+        Ending { status: self.status, stderr: self.stderr.finish(), oom_kills }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end();
+        }
+    }
+}
