@@ -80,8 +80,7 @@ pub fn classify(dir: &Path) -> Result<CheckpointClass, ClassError> {
         Err(error) => return Err(error.into()),
     };
     let has_weights = folder::list(dir)?.iter().any(|name| {
-        !folder::is_adapter_file(name)
-            && std::fs::metadata(dir.join(name)).is_ok_and(|file| file.is_file())
+        !folder::is_adapter_file(name) && std::fs::metadata(dir.join(name)).is_ok_and(|file| file.is_file())
     });
     if !has_weights {
         return Ok(CheckpointClass::MissingWeights);
@@ -95,10 +94,7 @@ pub fn classify(dir: &Path) -> Result<CheckpointClass, ClassError> {
 }
 
 /// Files that sentence-transformers puts beside the weights of embedders and rerankers.
-const EMBEDDER_FILES: &[&str] = &[
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-];
+const EMBEDDER_FILES: &[&str] = &["config_sentence_transformers.json", "sentence_bert_config.json"];
 
 /// Endings of `architectures` whose head is not a language model's.
 const HEADS: &[&str] = &[
@@ -118,17 +114,8 @@ const HEADS: &[&str] = &[
 ];
 
 /// Parts of `architectures` of late-interaction retrievers and of drafters, which only run beside a target model.
-const PARTS: &[&str] = &[
-    "ColIdefics",
-    "ColPali",
-    "ColQwen",
-    "DFlash",
-    "DSpark",
-    "Drafter",
-    "Eagle",
-    "Medusa",
-    "MLPSpeculator",
-];
+const PARTS: &[&str] =
+    &["ColIdefics", "ColPali", "ColQwen", "DFlash", "DSpark", "Drafter", "Eagle", "Medusa", "MLPSpeculator"];
 
 /// `model_type`s that never generate text by themselves.
 const MODEL_TYPES: &[&str] = &[
@@ -158,22 +145,12 @@ const MODEL_TYPES: &[&str] = &[
 ];
 
 /// Keys of a vision tower's configuration.
-const VISION_KEYS: &[&str] = &[
-    "img_processor",
-    "mm_vision_tower",
-    "vision_cfg",
-    "vision_config",
-    "vision_tower",
-    "visual",
-];
+const VISION_KEYS: &[&str] =
+    &["img_processor", "mm_vision_tower", "vision_cfg", "vision_config", "vision_tower", "visual"];
 
 fn class_of_config(model_type: &str, config: &Map<String, Value>) -> CheckpointClass {
     let not_generative = |reason| CheckpointClass::NotGenerative { reason };
-    let architectures = config
-        .get("architectures")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
+    let architectures = config.get("architectures").and_then(Value::as_array).into_iter().flatten();
     for architecture in architectures.filter_map(Value::as_str) {
         if HEADS.iter().any(|head| architecture.ends_with(head))
             || PARTS.iter().any(|part| architecture.contains(part))
@@ -185,10 +162,7 @@ fn class_of_config(model_type: &str, config: &Map<String, Value>) -> CheckpointC
     if MODEL_TYPES.contains(&model_type) {
         return not_generative(format!("model_type {model_type}"));
     }
-    if VISION_KEYS
-        .iter()
-        .any(|key| config.get(*key).is_some_and(|value| !value.is_null()))
-    {
+    if VISION_KEYS.iter().any(|key| config.get(*key).is_some_and(|value| !value.is_null())) {
         return CheckpointClass::Vision;
     }
     CheckpointClass::Text
@@ -197,9 +171,7 @@ fn class_of_config(model_type: &str, config: &Map<String, Value>) -> CheckpointC
 /// `BertModel`, `Gemma3TextModel`: the layers without a head. `GPT2LMHeadModel` and the chat models named
 /// `ChatGLMModel` or `InternVLChatModel` have one.
 fn is_bare_encoder(architecture: &str) -> bool {
-    architecture.ends_with("Model")
-        && !architecture.contains("LMHead")
-        && !architecture.contains("Chat")
+    architecture.ends_with("Model") && !architecture.contains("LMHead") && !architecture.contains("Chat")
 }
 
 #[cfg(test)]
@@ -209,15 +181,8 @@ mod tests {
     use super::{CheckpointClass, class_of_config};
 
     fn class(config: &serde_json::Value) -> CheckpointClass {
-        let object = config
-            .as_object()
-            .expect("OK because the tests pass objects");
-        class_of_config(
-            object["model_type"]
-                .as_str()
-                .expect("OK because the tests set it"),
-            object,
-        )
+        let object = config.as_object().expect("OK because the tests pass objects");
+        class_of_config(object["model_type"].as_str().expect("OK because the tests set it"), object)
     }
 
     #[test]

@@ -19,12 +19,7 @@ pub struct CanonicalPath(PathBuf);
 impl CanonicalPath {
     /// Follows every link of `path`, which must exist.
     pub fn resolve(path: &Path) -> Result<Self, ResolveError> {
-        std::fs::canonicalize(path)
-            .map(Self)
-            .map_err(|source| ResolveError {
-                path: path.to_owned(),
-                source,
-            })
+        std::fs::canonicalize(path).map(Self).map_err(|source| ResolveError { path: path.to_owned(), source })
     }
 
     /// The path.
@@ -34,11 +29,7 @@ impl CanonicalPath {
 
     /// The last part of the path, or the whole of it for a root; bytes that are not UTF-8 are replaced.
     pub fn name(&self) -> String {
-        self.0
-            .file_name()
-            .unwrap_or(self.0.as_os_str())
-            .to_string_lossy()
-            .into_owned()
+        self.0.file_name().unwrap_or(self.0.as_os_str()).to_string_lossy().into_owned()
     }
 }
 
@@ -92,26 +83,17 @@ impl CheckpointId {
     fn of(level: u8, config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
         let mut shards = shards.to_vec();
         shards.sort_unstable();
-        let mut lines = vec![
-            format!("checkpoint id, level {level}"),
-            format!("config {config_sha256}"),
-        ];
+        let mut lines = vec![format!("checkpoint id, level {level}"), format!("config {config_sha256}")];
         for shard in shards {
             // The length before the name keeps names with line breaks from imitating other lists.
             let name_bytes = shard.file_name.len();
-            lines.push(format!(
-                "shard {name_bytes} {} {}",
-                shard.file_name, shard.file_bytes
-            ));
+            lines.push(format!("shard {name_bytes} {} {}", shard.file_name, shard.file_bytes));
             if level >= 2 {
                 lines.push(format!("header {}", shard.header_sha256));
             }
         }
         let text = lines.join("\n");
-        Self {
-            level,
-            digest: sha256_hex(text.as_bytes()),
-        }
+        Self { level, digest: sha256_hex(text.as_bytes()) }
     }
 }
 
@@ -156,9 +138,5 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(nibble.into(), 16);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .flatten()
-        .collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).flatten().collect()
 }

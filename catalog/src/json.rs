@@ -16,9 +16,7 @@ pub(crate) struct UniqueMap<V>(pub(crate) BTreeMap<String, V>);
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer
-            .deserialize_map(UniqueVisitor(PhantomData))
-            .map(Self)
+        deserializer.deserialize_map(UniqueVisitor(PhantomData)).map(Self)
     }
 }
 
@@ -40,10 +38,7 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for UniqueVisitor<V> {
             match map.entry(key) {
                 Entry::Vacant(slot) => slot.insert(value),
                 Entry::Occupied(slot) => {
-                    return Err(A::Error::custom(format_args!(
-                        "key {:?} is given twice",
-                        slot.key()
-                    )));
+                    return Err(A::Error::custom(format_args!("key {:?} is given twice", slot.key())));
                 }
             };
         }
@@ -59,26 +54,20 @@ mod tests {
     fn keeps_keys_that_differ() {
         let map: UniqueMap<u32> =
             serde_json::from_str(r#"{"b":1,"a":2}"#).expect("OK because it is an object");
-        assert_eq!(
-            map.0.into_iter().collect::<Vec<_>>(),
-            [("a".to_owned(), 2), ("b".to_owned(), 1)]
-        );
+        assert_eq!(map.0.into_iter().collect::<Vec<_>>(), [("a".to_owned(), 2), ("b".to_owned(), 1)]);
     }
 
     #[test]
     fn refuses_a_key_given_twice_even_when_written_with_an_escape() {
         let error = serde_json::from_str::<UniqueMap<u32>>(r#"{"a":1,"\u0061":1}"#)
             .expect_err("OK because a repeats");
-        assert!(
-            error.to_string().contains("\"a\" is given twice"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("\"a\" is given twice"), "{error}");
     }
 
     #[test]
     fn names_the_key_whose_value_is_wrong() {
-        let error = serde_json::from_str::<UniqueMap<u32>>(r#"{"a":-1}"#)
-            .expect_err("OK because -1 is no u32");
+        let error =
+            serde_json::from_str::<UniqueMap<u32>>(r#"{"a":-1}"#).expect_err("OK because -1 is no u32");
         assert!(error.to_string().contains("in key \"a\""), "{error}");
     }
 }

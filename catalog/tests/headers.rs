@@ -4,9 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use mlxcel_catalog::headers::{
-    Dtype, Header, HeaderError, HeaderFault, MAX_HEADER_BYTES, read_header,
-};
+use mlxcel_catalog::headers::{Dtype, Header, HeaderError, HeaderFault, MAX_HEADER_BYTES, read_header};
 use proptest::prelude::*;
 use support::{Folder, assert_says, file_bytes};
 
@@ -41,10 +39,7 @@ fn reads_names_dtypes_shapes_ranges_and_metadata() {
     let start = 8 + header.len() as u64;
     assert_eq!(read.data_start, start);
     assert_eq!(read.file_bytes, start + 16);
-    assert_eq!(
-        read.metadata,
-        BTreeMap::from([("format".to_owned(), "mlx".to_owned())])
-    );
+    assert_eq!(read.metadata, BTreeMap::from([("format".to_owned(), "mlx".to_owned())]));
     assert_eq!(read.tensors.keys().collect::<Vec<_>>(), ["a", "b", "empty"]);
     let b = &read.tensors["b"];
     assert_eq!(
@@ -52,47 +47,23 @@ fn reads_names_dtypes_shapes_ranges_and_metadata() {
         (Dtype::Bf16, [2, 3].as_slice(), start + 4..start + 16)
     );
     assert_eq!((b.elements(), b.byte_count()), (6, 12));
-    assert_eq!(
-        (
-            read.tensors["a"].elements(),
-            read.tensors["empty"].elements()
-        ),
-        (1, 0)
-    );
+    assert_eq!((read.tensors["a"].elements(), read.tensors["empty"].elements()), (1, 0));
 }
 
 #[test]
 fn reads_a_file_without_tensors_and_null_metadata() {
-    assert!(
-        read(file_bytes("{}", &[]))
-            .expect("a good file")
-            .tensors
-            .is_empty()
-    );
-    assert!(
-        read(file_bytes(r#"{"__metadata__":null}"#, &[]))
-            .expect("a good file")
-            .metadata
-            .is_empty()
-    );
+    assert!(read(file_bytes("{}", &[])).expect("a good file").tensors.is_empty());
+    assert!(read(file_bytes(r#"{"__metadata__":null}"#, &[])).expect("a good file").metadata.is_empty());
 }
 
 #[test]
 fn knows_every_dtype_by_its_spelling_and_size() {
     for dtype in Dtype::ALL {
         assert_eq!(Dtype::from_name(dtype.name()), Some(*dtype));
-        let header = format!(
-            r#"{{"t":{{"dtype":"{dtype}","shape":[3],"data_offsets":[0,{}]}}}}"#,
-            3 * dtype.bytes()
-        );
+        let header =
+            format!(r#"{{"t":{{"dtype":"{dtype}","shape":[3],"data_offsets":[0,{}]}}}}"#, 3 * dtype.bytes());
         let data = vec![0; usize::try_from(3 * dtype.bytes()).expect("a small number")];
-        assert_eq!(
-            read(file_bytes(&header, &data))
-                .expect("a good file")
-                .tensors["t"]
-                .dtype,
-            *dtype
-        );
+        assert_eq!(read(file_bytes(&header, &data)).expect("a good file").tensors["t"].dtype, *dtype);
     }
     assert_eq!(Dtype::ALL.len(), 16);
 }
@@ -100,40 +71,23 @@ fn knows_every_dtype_by_its_spelling_and_size() {
 #[test]
 fn refuses_what_is_not_a_file() {
     let folder = Folder::empty();
-    assert!(matches!(
-        read_header(&folder.join("none")),
-        Err(HeaderError {
-            fault: HeaderFault::Io(_),
-            ..
-        })
-    ));
-    assert!(matches!(
-        read_header(folder.path()),
-        Err(HeaderError {
-            fault: HeaderFault::NotAFile,
-            ..
-        })
-    ));
+    assert!(matches!(read_header(&folder.join("none")), Err(HeaderError { fault: HeaderFault::Io(_), .. })));
+    assert!(matches!(read_header(folder.path()), Err(HeaderError { fault: HeaderFault::NotAFile, .. })));
 }
 
 #[test]
 fn refuses_files_too_short_for_a_length() {
     for bytes in 0..8 {
         let error = read(vec![0; bytes]).expect_err("too short");
-        assert!(
-            matches!(error.fault, HeaderFault::TooShort { file_bytes } if file_bytes == bytes as u64)
-        );
+        assert!(matches!(error.fault, HeaderFault::TooShort { file_bytes } if file_bytes == bytes as u64));
     }
 }
 
 #[test]
 fn refuses_header_lengths_over_the_limit_or_beyond_the_file() {
-    for (length, over_limit) in [
-        (u64::MAX, true),
-        (MAX_HEADER_BYTES + 1, true),
-        (MAX_HEADER_BYTES, false),
-        (3, false),
-    ] {
+    for (length, over_limit) in
+        [(u64::MAX, true), (MAX_HEADER_BYTES + 1, true), (MAX_HEADER_BYTES, false), (3, false)]
+    {
         let mut bytes = length.to_le_bytes().to_vec();
         bytes.extend_from_slice(b"{}");
         let fault = read(bytes).expect_err("a wrong length").fault;
@@ -141,10 +95,7 @@ fn refuses_header_lengths_over_the_limit_or_beyond_the_file() {
             HeaderFault::HeaderTooLong { header_bytes } => {
                 assert!(over_limit && header_bytes == length);
             }
-            HeaderFault::HeaderBeyondFile {
-                header_bytes,
-                file_bytes,
-            } => {
+            HeaderFault::HeaderBeyondFile { header_bytes, file_bytes } => {
                 assert!(!over_limit && header_bytes == length && file_bytes == 10);
             }
             other => panic!("{other}"),
@@ -156,25 +107,9 @@ fn refuses_header_lengths_over_the_limit_or_beyond_the_file() {
 fn refuses_headers_that_are_not_utf8_or_not_json_objects() {
     let mut bytes = 3_u64.to_le_bytes().to_vec();
     bytes.extend_from_slice(b"{\xff}");
-    assert!(matches!(
-        read(bytes).expect_err("not UTF-8").fault,
-        HeaderFault::NotUtf8 { at: 1 }
-    ));
-    for header in [
-        "",
-        " {}",
-        "[]",
-        "null",
-        "{",
-        "{}{}",
-        r#"{"t":1}"#,
-        r#"{"t":null}"#,
-        "{\"t\":{}}",
-    ] {
-        assert!(
-            matches!(fault(header, 0), HeaderFault::NotValid(_)),
-            "{header}"
-        );
+    assert!(matches!(read(bytes).expect_err("not UTF-8").fault, HeaderFault::NotUtf8 { at: 1 }));
+    for header in ["", " {}", "[]", "null", "{", "{}{}", r#"{"t":1}"#, r#"{"t":null}"#, "{\"t\":{}}"] {
+        assert!(matches!(fault(header, 0), HeaderFault::NotValid(_)), "{header}");
     }
 }
 
@@ -201,47 +136,26 @@ fn refuses_fields_that_the_format_does_not_have() {
 fn refuses_keys_given_twice() {
     let tensor = r#"{"dtype":"U8","shape":[4],"data_offsets":[0,4]}"#;
     let header = format!(r#"{{"t":{tensor},"t":{tensor}}}"#);
-    assert!(
-        fault(&header, 4)
-            .to_string()
-            .contains("tensor \"t\" is given twice")
-    );
+    assert!(fault(&header, 4).to_string().contains("tensor \"t\" is given twice"));
     let header = r#"{"__metadata__":{},"__metadata__":{}}"#;
-    assert!(
-        fault(header, 0)
-            .to_string()
-            .contains("__metadata__ is given twice")
-    );
-    assert!(
-        fault(r#"{"__metadata__":{"a":"1","a":"2"}}"#, 0)
-            .to_string()
-            .contains("\"a\" is given twice")
-    );
-    let double =
-        tensor_fault(r#"{"dtype":"U8","dtype":"I8","shape":[8],"data_offsets":[0,8]}"#).to_string();
-    assert!(
-        double.contains("in tensor \"t\"") && double.contains("duplicate field"),
-        "{double}"
-    );
+    assert!(fault(header, 0).to_string().contains("__metadata__ is given twice"));
+    assert!(fault(r#"{"__metadata__":{"a":"1","a":"2"}}"#, 0).to_string().contains("\"a\" is given twice"));
+    let double = tensor_fault(r#"{"dtype":"U8","dtype":"I8","shape":[8],"data_offsets":[0,8]}"#).to_string();
+    assert!(double.contains("in tensor \"t\"") && double.contains("duplicate field"), "{double}");
 }
 
 #[test]
 fn refuses_metadata_that_is_not_text() {
     for metadata in ["[]", "1", r#"{"a":1}"#, r#"{"a":null}"#] {
         let header = format!(r#"{{"__metadata__":{metadata}}}"#);
-        assert!(
-            fault(&header, 0).to_string().contains("__metadata__"),
-            "{metadata}"
-        );
+        assert!(fault(&header, 0).to_string().contains("__metadata__"), "{metadata}");
     }
 }
 
 #[test]
 fn refuses_unknown_dtypes_by_name() {
     for dtype in ["f32", "C64", "F4", "", "F32 "] {
-        let found = tensor_fault(&format!(
-            r#"{{"dtype":"{dtype}","shape":[8],"data_offsets":[0,8]}}"#
-        ));
+        let found = tensor_fault(&format!(r#"{{"dtype":"{dtype}","shape":[8],"data_offsets":[0,8]}}"#));
         assert!(
             matches!(found, HeaderFault::UnknownDtype { tensor, dtype: d } if tensor == "t" && d == dtype)
         );
@@ -251,18 +165,11 @@ fn refuses_unknown_dtypes_by_name() {
 #[test]
 fn refuses_axes_that_are_no_lengths() {
     for axis in ["-1", "1.5", "2e0", "18446744073709551616", "1e300"] {
-        let found = tensor_fault(&format!(
-            r#"{{"dtype":"U8","shape":[8,{axis}],"data_offsets":[0,8]}}"#
-        ));
-        assert!(
-            matches!(found, HeaderFault::BadShape { tensor, .. } if tensor == "t"),
-            "{axis}"
-        );
+        let found = tensor_fault(&format!(r#"{{"dtype":"U8","shape":[8,{axis}],"data_offsets":[0,8]}}"#));
+        assert!(matches!(found, HeaderFault::BadShape { tensor, .. } if tensor == "t"), "{axis}");
     }
     for shape in ["8", "null", "[\"8\"]", "{\"0\":8}", "[1e400]"] {
-        let found = tensor_fault(&format!(
-            r#"{{"dtype":"U8","shape":{shape},"data_offsets":[0,8]}}"#
-        ));
+        let found = tensor_fault(&format!(r#"{{"dtype":"U8","shape":{shape},"data_offsets":[0,8]}}"#));
         assert!(matches!(found, HeaderFault::NotValid(_)), "{shape}");
     }
 }
@@ -275,58 +182,27 @@ fn refuses_shapes_whose_product_overflows() {
         "[18446744073709551615]",
         "[9223372036854775808,2,0]",
     ] {
-        let found = tensor_fault(&format!(
-            r#"{{"dtype":"F64","shape":{shape},"data_offsets":[0,8]}}"#
-        ));
-        assert!(
-            matches!(found, HeaderFault::ShapeOverflow { .. }),
-            "{shape}: {found}"
-        );
+        let found = tensor_fault(&format!(r#"{{"dtype":"F64","shape":{shape},"data_offsets":[0,8]}}"#));
+        assert!(matches!(found, HeaderFault::ShapeOverflow { .. }), "{shape}: {found}");
     }
 }
 
 #[test]
 fn refuses_offsets_that_are_no_range() {
-    for offsets in [
-        "[8,0]",
-        "[-8,0]",
-        "[0,8.0]",
-        "[18446744073709551600,18446744073709551608]",
-        "[0,1e30]",
-    ] {
-        let found = tensor_fault(&format!(
-            r#"{{"dtype":"U8","shape":[8],"data_offsets":{offsets}}}"#
-        ));
-        assert!(
-            matches!(found, HeaderFault::BadOffsets { .. }),
-            "{offsets}: {found}"
-        );
+    for offsets in ["[8,0]", "[-8,0]", "[0,8.0]", "[18446744073709551600,18446744073709551608]", "[0,1e30]"] {
+        let found = tensor_fault(&format!(r#"{{"dtype":"U8","shape":[8],"data_offsets":{offsets}}}"#));
+        assert!(matches!(found, HeaderFault::BadOffsets { .. }), "{offsets}: {found}");
     }
     for offsets in ["[0]", "[0,8,8]", "{}", "8"] {
-        let found = tensor_fault(&format!(
-            r#"{{"dtype":"U8","shape":[8],"data_offsets":{offsets}}}"#
-        ));
-        assert!(
-            matches!(found, HeaderFault::NotValid(_)),
-            "{offsets}: {found}"
-        );
+        let found = tensor_fault(&format!(r#"{{"dtype":"U8","shape":[8],"data_offsets":{offsets}}}"#));
+        assert!(matches!(found, HeaderFault::NotValid(_)), "{offsets}: {found}");
     }
 }
 
 #[test]
 fn refuses_spans_that_dtype_and_shape_do_not_fill() {
     let found = tensor_fault(r#"{"dtype":"F16","shape":[3],"data_offsets":[0,8]}"#);
-    assert!(
-        matches!(
-            found,
-            HeaderFault::WrongSpan {
-                expected: 6,
-                found: 8,
-                ..
-            }
-        ),
-        "{found}"
-    );
+    assert!(matches!(found, HeaderFault::WrongSpan { expected: 6, found: 8, .. }), "{found}");
 }
 
 #[test]
@@ -340,18 +216,9 @@ fn refuses_overlaps_and_holes() {
         matches!(found, HeaderFault::Overlap { ref first, ref second } if first == "a" && second == "b"),
         "{found}"
     );
-    assert!(matches!(
-        fault(&pair("[0,4]", "[0,4]"), 4),
-        HeaderFault::Overlap { .. }
-    ));
-    assert!(matches!(
-        fault(&pair("[0,4]", "[6,10]"), 10),
-        HeaderFault::Hole { bytes: 2, .. }
-    ));
-    assert!(matches!(
-        fault(&pair("[1,5]", "[5,9]"), 9),
-        HeaderFault::Hole { bytes: 1, .. }
-    ));
+    assert!(matches!(fault(&pair("[0,4]", "[0,4]"), 4), HeaderFault::Overlap { .. }));
+    assert!(matches!(fault(&pair("[0,4]", "[6,10]"), 10), HeaderFault::Hole { bytes: 2, .. }));
+    assert!(matches!(fault(&pair("[1,5]", "[5,9]"), 9), HeaderFault::Hole { bytes: 1, .. }));
 }
 
 #[test]
@@ -359,15 +226,8 @@ fn refuses_truncated_files_and_trailing_bytes() {
     let header = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
     let size = 8 + header.len() as u64;
     match fault(header, 7) {
-        HeaderFault::Truncated {
-            tensor,
-            expected,
-            found,
-        } => {
-            assert_eq!(
-                (tensor.as_str(), expected, found),
-                ("b", size + 8, size + 7)
-            );
+        HeaderFault::Truncated { tensor, expected, found } => {
+            assert_eq!((tensor.as_str(), expected, found), ("b", size + 8, size + 7));
         }
         other => panic!("{other}"),
     }
@@ -379,22 +239,14 @@ fn refuses_truncated_files_and_trailing_bytes() {
 
 #[test]
 fn keeps_line_breaks_of_tensor_names_out_of_messages() {
-    let found = fault(
-        r#"{"a\nb":{"dtype":"?","shape":[],"data_offsets":[0,0]}}"#,
-        0,
-    )
-    .to_string();
+    let found = fault(r#"{"a\nb":{"dtype":"?","shape":[],"data_offsets":[0,0]}}"#, 0).to_string();
     assert!(!found.contains('\n') && found.contains(r"a\nb"), "{found}");
 }
 
 #[test]
 fn the_digest_covers_the_header_and_not_the_data() {
     let header = r#"{"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
-    let digest = |header: &str, data| {
-        read(file_bytes(header, &[data]))
-            .expect("a good file")
-            .sha256
-    };
+    let digest = |header: &str, data| read(file_bytes(header, &[data])).expect("a good file").sha256;
     assert_eq!(digest(header, 0), digest(header, 1));
     assert_ne!(digest(header, 0), digest(&format!("{header} "), 0));
 }

@@ -39,38 +39,21 @@ impl Config {
 
     fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ConfigError> {
         let path = || path.to_owned();
-        let value: Value =
-            serde_json::from_slice(bytes).map_err(|source| ConfigError::NotJson {
-                path: path(),
-                detail: source.to_string(),
-            })?;
+        let value: Value = serde_json::from_slice(bytes)
+            .map_err(|source| ConfigError::NotJson { path: path(), detail: source.to_string() })?;
         let Value::Object(raw) = value else {
-            return Err(ConfigError::NotAnObject {
-                path: path(),
-                found: kind(&value),
-            });
+            return Err(ConfigError::NotAnObject { path: path(), found: kind(&value) });
         };
         let model_type = match raw.get("model_type") {
             Some(Value::String(model_type)) if !model_type.is_empty() => model_type.clone(),
             Some(other) => {
-                return Err(ConfigError::BadModelType {
-                    path: path(),
-                    found: other.to_string(),
-                });
+                return Err(ConfigError::BadModelType { path: path(), found: other.to_string() });
             }
             None => return Err(ConfigError::NoModelType { path: path() }),
         };
-        let quantization =
-            Quantization::of_config(&raw).map_err(|source| ConfigError::Quantization {
-                path: path(),
-                source,
-            })?;
-        Ok(Self {
-            raw,
-            model_type,
-            quantization,
-            sha256: sha256_hex(bytes),
-        })
+        let quantization = Quantization::of_config(&raw)
+            .map_err(|source| ConfigError::Quantization { path: path(), source })?;
+        Ok(Self { raw, model_type, quantization, sha256: sha256_hex(bytes) })
     }
 
     /// The whole object, in the order of the file.
@@ -96,19 +79,12 @@ impl Config {
 
 fn unreadable(dir: &Path, path: &Path, source: io::Error) -> ConfigError {
     match std::fs::metadata(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => ConfigError::NoFolder {
-            path: dir.to_owned(),
-        },
-        Ok(metadata) if !metadata.is_dir() => ConfigError::NotAFolder {
-            path: dir.to_owned(),
-        },
-        _ if source.kind() == io::ErrorKind::NotFound => ConfigError::NoConfig {
-            path: dir.to_owned(),
-        },
-        _ => ConfigError::Io {
-            path: path.to_owned(),
-            source,
-        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            ConfigError::NoFolder { path: dir.to_owned() }
+        }
+        Ok(metadata) if !metadata.is_dir() => ConfigError::NotAFolder { path: dir.to_owned() },
+        _ if source.kind() == io::ErrorKind::NotFound => ConfigError::NoConfig { path: dir.to_owned() },
+        _ => ConfigError::Io { path: path.to_owned(), source },
     }
 }
 

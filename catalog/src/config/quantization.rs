@@ -139,16 +139,11 @@ impl Quantization {
     /// What the block says of the layer at this module path. A layer that the block does not name and that has no
     /// scales among the weights is dense all the same: MLX leaves out what it cannot quantize without saying so.
     pub fn for_layer(&self, path: &str) -> LayerQuantization {
-        self.overrides
-            .get(path)
-            .copied()
-            .unwrap_or(LayerQuantization::Quantized(self.default))
+        self.overrides.get(path).copied().unwrap_or(LayerQuantization::Quantized(self.default))
     }
 
     /// Finds and reads the block of a `config.json`. `quantization` wins over `quantization_config`.
-    pub(super) fn of_config(
-        config: &Map<String, Value>,
-    ) -> Result<Option<Self>, QuantizationError> {
+    pub(super) fn of_config(config: &Map<String, Value>) -> Result<Option<Self>, QuantizationError> {
         let present = |key| config.get(key).filter(|value| !value.is_null());
         if let Some(value) = present("quantization") {
             return Self::of_block("quantization", value).map(Some);
@@ -159,9 +154,7 @@ impl Quantization {
         if let Some(method) = value.get("quant_method").filter(|method| !method.is_null())
             && method != "mlx"
         {
-            let method = method
-                .as_str()
-                .map_or_else(|| method.to_string(), str::to_owned);
+            let method = method.as_str().map_or_else(|| method.to_string(), str::to_owned);
             return Err(QuantizationError::NotMlx { method });
         }
         Self::of_block("quantization_config", value).map(Some)
@@ -170,39 +163,22 @@ impl Quantization {
     fn of_block(block: &str, value: &Value) -> Result<Self, QuantizationError> {
         let place = Place { block, layer: None };
         let Value::Object(object) = value else {
-            return Err(QuantizationError::NotAnObject {
-                place: place.to_string(),
-                found: kind(value),
-            });
+            return Err(QuantizationError::NotAnObject { place: place.to_string(), found: kind(value) });
         };
         let mode = mode(object, &place)?;
         // MLX itself demands both here, where it has defaults for single layers; only `affine` leaves a choice.
-        for (field, allowed) in [
-            ("bits", mode.allowed_bits()),
-            ("group_size", mode.allowed_group_sizes()),
-        ] {
+        for (field, allowed) in [("bits", mode.allowed_bits()), ("group_size", mode.allowed_group_sizes())] {
             if allowed.len() > 1 && object.get(field).is_none_or(Value::is_null) {
-                return Err(QuantizationError::Missing {
-                    place: place.to_string(),
-                    field,
-                    mode,
-                    allowed,
-                });
+                return Err(QuantizationError::Missing { place: place.to_string(), field, mode, allowed });
             }
         }
         let default = spec(object, mode, &place)?;
         let mut overrides = BTreeMap::new();
         for (key, value) in object {
-            if matches!(
-                key.as_str(),
-                "bits" | "group_size" | "mode" | "quant_method"
-            ) {
+            if matches!(key.as_str(), "bits" | "group_size" | "mode" | "quant_method") {
                 continue;
             }
-            let place = Place {
-                block,
-                layer: Some(key),
-            };
+            let place = Place { block, layer: Some(key) };
             let layer = match value {
                 Value::Bool(true) => LayerQuantization::Quantized(default),
                 Value::Bool(false) => LayerQuantization::Dense,
@@ -225,10 +201,7 @@ impl Quantization {
 
 /// The mode of a block or override. Left out it is `affine`, in an override as well, whatever the block's mode: so
 /// MLX reads it.
-fn mode(
-    object: &Map<String, Value>,
-    place: &Place<'_>,
-) -> Result<QuantizationMode, QuantizationError> {
+fn mode(object: &Map<String, Value>, place: &Place<'_>) -> Result<QuantizationMode, QuantizationError> {
     let Some(value) = object.get("mode") else {
         return Ok(QuantizationMode::Affine);
     };
@@ -237,10 +210,7 @@ fn mode(
         .iter()
         .copied()
         .find(|mode| Some(mode.name()) == name)
-        .ok_or_else(|| QuantizationError::UnknownMode {
-            place: place.to_string(),
-            found: value.to_string(),
-        })
+        .ok_or_else(|| QuantizationError::UnknownMode { place: place.to_string(), found: value.to_string() })
 }
 
 fn spec(
@@ -253,32 +223,22 @@ fn spec(
             return Ok(default);
         };
         let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-        number
-            .filter(|number| allowed.contains(number))
-            .ok_or_else(|| QuantizationError::OutOfRange {
-                place: place.to_string(),
-                field,
-                mode,
-                found: value.to_string(),
-                allowed,
-            })
+        number.filter(|number| allowed.contains(number)).ok_or_else(|| QuantizationError::OutOfRange {
+            place: place.to_string(),
+            field,
+            mode,
+            found: value.to_string(),
+            allowed,
+        })
     };
     let (default_bits, default_group_size) = mode.defaults();
     let bits = field("bits", default_bits, mode.allowed_bits())?;
     let group_size = field("group_size", default_group_size, mode.allowed_group_sizes())?;
-    Ok(QuantizationSpec {
-        mode,
-        bits,
-        group_size,
-    })
+    Ok(QuantizationSpec { mode, bits, group_size })
 }
 
 fn one_of(allowed: &[u32]) -> String {
-    allowed
-        .iter()
-        .map(u32::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// A quantization block that cannot be used. `place` is the block or the override within it.
@@ -303,10 +263,7 @@ pub enum QuantizationError {
         found: &'static str,
     },
     /// A field without default is left out.
-    #[error(
-        "{place} lacks {field}; for mode {mode} it is one of {}",
-        one_of(allowed)
-    )]
+    #[error("{place} lacks {field}; for mode {mode} it is one of {}", one_of(allowed))]
     Missing {
         /// Where.
         place: String,
@@ -318,10 +275,7 @@ pub enum QuantizationError {
         allowed: &'static [u32],
     },
     /// A field has a value that MLX has no kernel for.
-    #[error(
-        "{place} has {field} {found}; for mode {mode} it must be one of {}",
-        one_of(allowed)
-    )]
+    #[error("{place} has {field} {found}; for mode {mode} it must be one of {}", one_of(allowed))]
     OutOfRange {
         /// Where.
         place: String,

@@ -38,10 +38,7 @@ impl Index {
         let wire: WireIndex = match serde_json::from_slice(&bytes) {
             Ok(wire) => wire,
             Err(error) => {
-                return Err(CheckpointProblem::BadIndex {
-                    path,
-                    detail: error.to_string(),
-                });
+                return Err(CheckpointProblem::BadIndex { path, detail: error.to_string() });
             }
         };
         let weight_map = wire.weight_map.0;
@@ -52,21 +49,14 @@ impl Index {
             return Err(CheckpointProblem::BadIndex { path, detail });
         }
         if weight_map.is_empty() {
-            return Err(CheckpointProblem::BadIndex {
-                path,
-                detail: "its weight_map is empty".to_owned(),
-            });
+            return Err(CheckpointProblem::BadIndex { path, detail: "its weight_map is empty".to_owned() });
         }
         Ok(Some(Self { weight_map }))
     }
 
     /// The files it names, each once.
     pub(super) fn files(&self) -> impl Iterator<Item = &str> {
-        self.weight_map
-            .values()
-            .map(String::as_str)
-            .collect::<BTreeSet<_>>()
-            .into_iter()
+        self.weight_map.values().map(String::as_str).collect::<BTreeSet<_>>().into_iter()
     }
 
     /// Compares the index with the names of the files that exist and with those that could be read.
@@ -76,40 +66,24 @@ impl Index {
         shards: &[Shard],
         problems: &mut Vec<CheckpointProblem>,
     ) {
-        let missing: Vec<_> = self
-            .files()
-            .filter(|file| !names.contains(*file))
-            .map(str::to_owned)
-            .collect();
+        let missing: Vec<_> = self.files().filter(|file| !names.contains(*file)).map(str::to_owned).collect();
         if !missing.is_empty() {
             problems.push(CheckpointProblem::MissingShards { files: missing });
         }
-        let shards: BTreeMap<_, _> = shards
-            .iter()
-            .map(|shard| (shard.file_name.as_str(), shard))
-            .collect();
+        let shards: BTreeMap<_, _> = shards.iter().map(|shard| (shard.file_name.as_str(), shard)).collect();
         for (tensor, file) in &self.weight_map {
             let Some(shard) = shards.get(file.as_str()) else {
                 continue;
             };
             if !shard.header.tensors.contains_key(tensor) {
-                problems.push(CheckpointProblem::NotInShard {
-                    tensor: tensor.clone(),
-                    file: file.clone(),
-                });
+                problems.push(CheckpointProblem::NotInShard { tensor: tensor.clone(), file: file.clone() });
             }
         }
         for (file, shard) in &shards {
-            for tensor in shard
-                .header
-                .tensors
-                .keys()
-                .filter(|tensor| !self.weight_map.contains_key(*tensor))
+            for tensor in shard.header.tensors.keys().filter(|tensor| !self.weight_map.contains_key(*tensor))
             {
-                problems.push(CheckpointProblem::NotInIndex {
-                    tensor: tensor.clone(),
-                    file: (*file).to_owned(),
-                });
+                problems
+                    .push(CheckpointProblem::NotInIndex { tensor: tensor.clone(), file: (*file).to_owned() });
             }
         }
     }

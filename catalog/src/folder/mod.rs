@@ -47,18 +47,13 @@ pub struct CheckpointFolder {
 impl CheckpointFolder {
     /// Reads the folder's configuration, index and headers. Everything wrong with them is collected into one error.
     pub fn open(dir: &Path) -> Result<Self, CheckpointError> {
-        let fail = |problems| CheckpointError {
-            path: dir.to_owned(),
-            problems,
-        };
+        let fail = |problems| CheckpointError { path: dir.to_owned(), problems };
         let path = match resolve(dir) {
             Ok(path) => path,
             Err(problem) => return Err(fail(vec![problem])),
         };
         let mut problems = Vec::new();
-        let config = Config::read(path.as_path())
-            .map_err(|error| problems.push(error.into()))
-            .ok();
+        let config = Config::read(path.as_path()).map_err(|error| problems.push(error.into())).ok();
         let names = match list(path.as_path()) {
             Ok(names) => names,
             Err(problem) => {
@@ -66,10 +61,7 @@ impl CheckpointFolder {
                 return Err(fail(problems));
             }
         };
-        let index = Index::read(path.as_path())
-            .map_err(|error| problems.push(error))
-            .ok()
-            .flatten();
+        let index = Index::read(path.as_path()).map_err(|error| problems.push(error)).ok().flatten();
         let mut files = weight_files(&names, index.as_ref());
         if files.is_empty() && index.is_none() {
             problems.push(CheckpointProblem::NoWeights);
@@ -86,12 +78,7 @@ impl CheckpointFolder {
         }
         let tensors = merge(&shards, &mut problems);
         match config {
-            Some(config) if problems.is_empty() => Ok(Self {
-                path,
-                config,
-                shards,
-                tensors,
-            }),
+            Some(config) if problems.is_empty() => Ok(Self { path, config, shards, tensors }),
             _ => Err(fail(problems)),
         }
     }
@@ -118,10 +105,7 @@ impl CheckpointFolder {
 
     /// Bytes of all tensors together, without headers.
     pub fn weight_bytes(&self) -> u64 {
-        self.tensors
-            .values()
-            .map(|(_, entry)| entry.byte_count())
-            .sum()
+        self.tensors.values().map(|(_, entry)| entry.byte_count()).sum()
     }
 
     /// Identity by `config.json` and the names and sizes of the weight files.
@@ -148,41 +132,24 @@ impl CheckpointFolder {
 
 fn resolve(dir: &Path) -> Result<CanonicalPath, CheckpointProblem> {
     let path = CanonicalPath::resolve(dir).map_err(|error| match error.source.kind() {
-        std::io::ErrorKind::NotFound => ConfigError::NoFolder {
-            path: dir.to_owned(),
-        }
-        .into(),
-        _ => CheckpointProblem::Io {
-            path: dir.to_owned(),
-            source: error.source,
-        },
+        std::io::ErrorKind::NotFound => ConfigError::NoFolder { path: dir.to_owned() }.into(),
+        _ => CheckpointProblem::Io { path: dir.to_owned(), source: error.source },
     })?;
     if !path.as_path().is_dir() {
-        return Err(ConfigError::NotAFolder {
-            path: dir.to_owned(),
-        }
-        .into());
+        return Err(ConfigError::NotAFolder { path: dir.to_owned() }.into());
     }
     Ok(path)
 }
 
 /// Names of all `*.safetensors` of the folder, hidden ones left out.
 pub(crate) fn list(dir: &Path) -> Result<BTreeSet<String>, CheckpointProblem> {
-    let io = |source| CheckpointProblem::Io {
-        path: dir.to_owned(),
-        source,
-    };
+    let io = |source| CheckpointProblem::Io { path: dir.to_owned(), source };
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(dir).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
         let Some(text) = name.to_str() else {
-            if Path::new(&name)
-                .extension()
-                .is_some_and(|extension| extension == "safetensors")
-            {
-                return Err(CheckpointProblem::NameNotUtf8 {
-                    file: name.to_string_lossy().into_owned(),
-                });
+            if Path::new(&name).extension().is_some_and(|extension| extension == "safetensors") {
+                return Err(CheckpointProblem::NameNotUtf8 { file: name.to_string_lossy().into_owned() });
             }
             continue;
         };
@@ -205,17 +172,10 @@ fn is_model_file(name: &str) -> bool {
 /// The files of `names` that hold weights; the module's documentation has the rule.
 fn weight_files(names: &BTreeSet<String>, index: Option<&Index>) -> BTreeSet<String> {
     let indexed: BTreeSet<_> = index.into_iter().flat_map(Index::files).collect();
-    let chosen: BTreeSet<_> = names
-        .iter()
-        .filter(|name| is_model_file(name) || indexed.contains(name.as_str()))
-        .cloned()
-        .collect();
+    let chosen: BTreeSet<_> =
+        names.iter().filter(|name| is_model_file(name) || indexed.contains(name.as_str())).cloned().collect();
     if chosen.is_empty() && indexed.is_empty() {
-        return names
-            .iter()
-            .filter(|name| !is_adapter_file(name))
-            .cloned()
-            .collect();
+        return names.iter().filter(|name| !is_adapter_file(name)).cloned().collect();
     }
     chosen
 }
@@ -230,11 +190,7 @@ fn read_shards(
     for file_name in files {
         let path = dir.as_path().join(file_name);
         match read_header(&path) {
-            Ok(header) => shards.push(Shard {
-                file_name: file_name.clone(),
-                path,
-                header,
-            }),
+            Ok(header) => shards.push(Shard { file_name: file_name.clone(), path, header }),
             Err(error) => problems.push(match std::fs::read_link(&path) {
                 Ok(target) if !path.exists() => CheckpointProblem::DanglingLink { path, target },
                 _ => error.into(),
@@ -245,10 +201,7 @@ fn read_shards(
 }
 
 /// All tensors of all shards under one roof.
-fn merge(
-    shards: &[Shard],
-    problems: &mut Vec<CheckpointProblem>,
-) -> BTreeMap<String, (usize, TensorEntry)> {
+fn merge(shards: &[Shard], problems: &mut Vec<CheckpointProblem>) -> BTreeMap<String, (usize, TensorEntry)> {
     let mut tensors: BTreeMap<String, (usize, TensorEntry)> = BTreeMap::new();
     let mut duplicates: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (position, shard) in shards.iter().enumerate() {
@@ -264,12 +217,11 @@ fn merge(
             }
         }
     }
-    problems.extend(duplicates.into_iter().map(|(tensor, files)| {
-        CheckpointProblem::DuplicateTensor {
-            tensor: tensor.to_owned(),
-            files,
-        }
-    }));
+    problems.extend(
+        duplicates
+            .into_iter()
+            .map(|(tensor, files)| CheckpointProblem::DuplicateTensor { tensor: tensor.to_owned(), files }),
+    );
     if !shards.is_empty() && tensors.is_empty() {
         problems.push(CheckpointProblem::NoTensors);
     }

@@ -21,17 +21,11 @@ pub struct CheckpointError {
 
 impl fmt::Display for CheckpointError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{} cannot be used as a checkpoint:",
-            self.path.display()
-        )?;
+        write!(formatter, "{} cannot be used as a checkpoint:", self.path.display())?;
         if let [problem] = self.problems.as_slice() {
             return write!(formatter, " {problem}");
         }
-        self.problems
-            .iter()
-            .try_for_each(|problem| write!(formatter, "\n  {problem}"))
+        self.problems.iter().try_for_each(|problem| write!(formatter, "\n  {problem}"))
     }
 }
 
@@ -112,9 +106,7 @@ pub enum CheckpointProblem {
         files: Vec<String>,
     },
     /// There is no weight file.
-    #[error(
-        "no *.safetensors files, so there are no weights; get them, or convert other formats first"
-    )]
+    #[error("no *.safetensors files, so there are no weights; get them, or convert other formats first")]
     NoWeights,
     /// There are weight files without a tensor.
     #[error("the *.safetensors files hold no tensor; get them again")]

@@ -64,10 +64,7 @@ pub struct Header {
 
 /// Reads and checks the header of the file at `path` (links are followed). The tensor data is not read.
 pub fn read_header(path: &Path) -> Result<Header, HeaderError> {
-    read(path).map_err(|fault| HeaderError {
-        path: path.to_owned(),
-        fault,
-    })
+    read(path).map_err(|fault| HeaderError { path: path.to_owned(), fault })
 }
 
 fn read(path: &Path) -> Result<Header, HeaderFault> {
@@ -88,31 +85,19 @@ fn read(path: &Path) -> Result<Header, HeaderFault> {
     }
     let data_start = LENGTH_BYTES + header_bytes;
     if data_start > file_bytes {
-        return Err(HeaderFault::HeaderBeyondFile {
-            header_bytes,
-            file_bytes,
-        });
+        return Err(HeaderFault::HeaderBeyondFile { header_bytes, file_bytes });
     }
     let mut bytes = Vec::new();
-    file.take(header_bytes)
-        .read_to_end(&mut bytes)
-        .map_err(HeaderFault::Io)?;
+    file.take(header_bytes).read_to_end(&mut bytes).map_err(HeaderFault::Io)?;
     if bytes.len() as u64 != header_bytes {
         return Err(HeaderFault::HeaderBeyondFile {
             header_bytes,
             file_bytes: LENGTH_BYTES + bytes.len() as u64,
         });
     }
-    let text = std::str::from_utf8(&bytes).map_err(|error| HeaderFault::NotUtf8 {
-        at: error.valid_up_to(),
-    })?;
+    let text =
+        std::str::from_utf8(&bytes).map_err(|error| HeaderFault::NotUtf8 { at: error.valid_up_to() })?;
     let parse::Parsed { tensors, metadata } = parse::parse(text, data_start)?;
     parse::check_coverage(&tensors, data_start, file_bytes)?;
-    Ok(Header {
-        tensors,
-        metadata,
-        file_bytes,
-        data_start,
-        sha256: sha256_hex(&bytes),
-    })
+    Ok(Header { tensors, metadata, file_bytes, data_start, sha256: sha256_hex(&bytes) })
 }

@@ -22,9 +22,7 @@ pub(super) struct Parsed {
 /// Parses the header; ranges are moved by `data_start`, so that they count from the beginning of the file.
 pub(super) fn parse(text: &str, data_start: u64) -> Result<Parsed, HeaderFault> {
     if !text.starts_with('{') {
-        return Err(HeaderFault::NotValid(
-            "it does not begin with {, as the format demands".to_owned(),
-        ));
+        return Err(HeaderFault::NotValid("it does not begin with {, as the format demands".to_owned()));
     }
     let wire: WireHeader =
         serde_json::from_str(text).map_err(|error| HeaderFault::NotValid(error.to_string()))?;
@@ -33,34 +31,24 @@ pub(super) fn parse(text: &str, data_start: u64) -> Result<Parsed, HeaderFault> 
         .into_iter()
         .map(|(name, tensor)| entry(&name, &tensor, data_start).map(|entry| (name, entry)))
         .collect::<Result<_, _>>()?;
-    Ok(Parsed {
-        tensors,
-        metadata: wire.metadata,
-    })
+    Ok(Parsed { tensors, metadata: wire.metadata })
 }
 
 fn entry(name: &str, wire: &WireTensor, data_start: u64) -> Result<TensorEntry, HeaderFault> {
     let tensor = || name.to_owned();
-    let dtype = Dtype::from_name(&wire.dtype).ok_or_else(|| HeaderFault::UnknownDtype {
-        tensor: tensor(),
-        dtype: wire.dtype.clone(),
-    })?;
+    let dtype = Dtype::from_name(&wire.dtype)
+        .ok_or_else(|| HeaderFault::UnknownDtype { tensor: tensor(), dtype: wire.dtype.clone() })?;
     let shape = wire
         .shape
         .iter()
         .map(|axis| {
             axis.as_u64()
                 .and_then(|axis| usize::try_from(axis).ok())
-                .ok_or_else(|| HeaderFault::BadShape {
-                    tensor: tensor(),
-                    axis: axis.to_string(),
-                })
+                .ok_or_else(|| HeaderFault::BadShape { tensor: tensor(), axis: axis.to_string() })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let expected = byte_count(dtype, &shape).ok_or_else(|| HeaderFault::ShapeOverflow {
-        tensor: tensor(),
-        shape: shape.clone(),
-    })?;
+    let expected = byte_count(dtype, &shape)
+        .ok_or_else(|| HeaderFault::ShapeOverflow { tensor: tensor(), shape: shape.clone() })?;
     let bad_offsets = || HeaderFault::BadOffsets {
         tensor: tensor(),
         offsets: format!("[{}, {}]", wire.data_offsets[0], wire.data_offsets[1]),
@@ -73,19 +61,9 @@ fn entry(name: &str, wire: &WireTensor, data_start: u64) -> Result<TensorEntry, 
     }
     let found = range.end - range.start;
     if found != expected {
-        return Err(HeaderFault::WrongSpan {
-            tensor: tensor(),
-            dtype,
-            shape,
-            expected,
-            found,
-        });
+        return Err(HeaderFault::WrongSpan { tensor: tensor(), dtype, shape, expected, found });
     }
-    Ok(TensorEntry {
-        dtype,
-        shape,
-        range,
-    })
+    Ok(TensorEntry { dtype, shape, range })
 }
 
 /// Bytes of a tensor, or nothing where a partial product does not fit 64 bits (as the reference implementation
@@ -93,9 +71,7 @@ fn entry(name: &str, wire: &WireTensor, data_start: u64) -> Result<TensorEntry, 
 fn byte_count(dtype: Dtype, shape: &[usize]) -> Option<u64> {
     shape
         .iter()
-        .try_fold(1_u64, |elements, &axis| {
-            elements.checked_mul(u64::try_from(axis).ok()?)
-        })?
+        .try_fold(1_u64, |elements, &axis| elements.checked_mul(u64::try_from(axis).ok()?))?
         .checked_mul(dtype.bytes())
 }
 
@@ -111,36 +87,21 @@ pub(super) fn check_coverage(
     let mut previous = "";
     for &(name, entry) in &in_order {
         if entry.range.start < covered {
-            return Err(HeaderFault::Overlap {
-                first: previous.to_owned(),
-                second: name.clone(),
-            });
+            return Err(HeaderFault::Overlap { first: previous.to_owned(), second: name.clone() });
         }
         if entry.range.start > covered {
-            return Err(HeaderFault::Hole {
-                tensor: name.clone(),
-                bytes: entry.range.start - covered,
-            });
+            return Err(HeaderFault::Hole { tensor: name.clone(), bytes: entry.range.start - covered });
         }
         covered = entry.range.end;
         previous = name;
     }
     if covered > file_bytes {
-        let cut = in_order
-            .iter()
-            .find(|(_, entry)| entry.range.end > file_bytes);
+        let cut = in_order.iter().find(|(_, entry)| entry.range.end > file_bytes);
         let tensor = cut.map_or_else(String::new, |(name, _)| (*name).clone());
-        return Err(HeaderFault::Truncated {
-            tensor,
-            expected: covered,
-            found: file_bytes,
-        });
+        return Err(HeaderFault::Truncated { tensor, expected: covered, found: file_bytes });
     }
     if covered < file_bytes {
-        return Err(HeaderFault::TrailingBytes {
-            expected: covered,
-            found: file_bytes,
-        });
+        return Err(HeaderFault::TrailingBytes { expected: covered, found: file_bytes });
     }
     Ok(())
 }
@@ -181,17 +142,12 @@ impl<'de> Visitor<'de> for HeaderVisitor {
         while let Some(name) = access.next_key::<String>()? {
             if name == METADATA_KEY {
                 if std::mem::replace(&mut metadata_seen, true) {
-                    return Err(A::Error::custom(format_args!(
-                        "{METADATA_KEY} is given twice"
-                    )));
+                    return Err(A::Error::custom(format_args!("{METADATA_KEY} is given twice")));
                 }
                 // `null` is what the reference implementation also reads as none.
-                let metadata =
-                    access
-                        .next_value::<Option<UniqueMap<String>>>()
-                        .map_err(|error| {
-                            A::Error::custom(format_args!("in {METADATA_KEY}: {error}"))
-                        })?;
+                let metadata = access
+                    .next_value::<Option<UniqueMap<String>>>()
+                    .map_err(|error| A::Error::custom(format_args!("in {METADATA_KEY}: {error}")))?;
                 header.metadata = metadata.map(|map| map.0).unwrap_or_default();
                 continue;
             }
@@ -201,10 +157,7 @@ impl<'de> Visitor<'de> for HeaderVisitor {
             match header.tensors.entry(name) {
                 Entry::Vacant(slot) => slot.insert(tensor),
                 Entry::Occupied(slot) => {
-                    return Err(A::Error::custom(format_args!(
-                        "tensor {:?} is given twice",
-                        slot.key()
-                    )));
+                    return Err(A::Error::custom(format_args!("tensor {:?} is given twice", slot.key())));
                 }
             };
         }

@@ -25,10 +25,7 @@ pub(crate) fn shard_bytes(tensors: &[&str]) -> Vec<u8> {
             format!(r#"{name:?}:{{"dtype":"F32","shape":[1],"data_offsets":[{begin},{end}]}}"#)
         })
         .collect();
-    file_bytes(
-        &format!("{{{}}}", entries.join(",")),
-        &vec![0; tensors.len() * 4],
-    )
+    file_bytes(&format!("{{{}}}", entries.join(",")), &vec![0; tensors.len() * 4])
 }
 
 /// A folder that is gone after the test.
@@ -42,10 +39,7 @@ impl Folder {
 
     /// One with a `config.json` of a llama.
     pub(crate) fn with_config() -> Self {
-        Self::empty().file(
-            "config.json",
-            br#"{"model_type":"llama","architectures":["LlamaForCausalLM"]}"#,
-        )
+        Self::empty().file("config.json", br#"{"model_type":"llama","architectures":["LlamaForCausalLM"]}"#)
     }
 
     /// Adds a file.
@@ -61,14 +55,8 @@ impl Folder {
 
     /// Adds an index of `(tensor, file)` pairs.
     pub(crate) fn index(self, entries: &[(&str, &str)]) -> Self {
-        let map: Vec<_> = entries
-            .iter()
-            .map(|(tensor, file)| format!("{tensor:?}:{file:?}"))
-            .collect();
-        let text = format!(
-            r#"{{"metadata":{{"total_size":8}},"weight_map":{{{}}}}}"#,
-            map.join(",")
-        );
+        let map: Vec<_> = entries.iter().map(|(tensor, file)| format!("{tensor:?}:{file:?}")).collect();
+        let text = format!(r#"{{"metadata":{{"total_size":8}},"weight_map":{{{}}}}}"#, map.join(","));
         self.file("model.safetensors.index.json", text)
     }
 
