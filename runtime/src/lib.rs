@@ -6,18 +6,15 @@
 mod blocks;
 mod cache;
 pub mod checkpoint;
-
 pub mod generate;
 mod kernels;
 pub mod memory;
 mod model;
 mod models;
 pub mod sampling;
-
+pub mod tokenizer;
 pub mod version;
 
 pub use checkpoint::LoadError;
-pub use model::{
-    LoadedModel, ModelSummary, Positions, QuantizationSummary, SYNTHETIC_KEY, SequenceState,
-};
+pub use model::{LoadedModel, ModelSummary, Positions, QuantizationSummary, SYNTHETIC_KEY, SequenceState};
 pub use models::known_model_types;

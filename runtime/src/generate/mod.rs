@@ -77,8 +77,10 @@ pub struct Generation {
     pub prefill_nanos: u64,
     /// When each token's value was on the host, since the first forward call; the first equals `prefill_nanos`.
     pub token_nanos: Vec<u64>,
-    /// Time in the decode loop spent building graphs and submitting them.
+    /// Time in the decode loop spent building graphs.
     pub build_nanos: u64,
+    /// Time in the decode loop spent submitting them. On a CPU, MLX blocks here while its queue is full.
+    pub submit_nanos: u64,
     /// Time in the decode loop spent neither building, nor submitting, nor waiting for a value.
     pub host_nanos: u64,
     /// Why it ended.
@@ -141,32 +143,24 @@ pub fn generate(
     } else {
         &options.eos_token_ids
     };
-    let never = if options.eos == EosPolicy::Suppress {
-        eos
-    } else {
-        &[]
-    };
+    let never = if options.eos == EosPolicy::Suppress { eos } else { &[] };
     let mut sampler = Sampler::new(&options.sampling, prompt, never, model.summary().vocab_size)?;
     let mut state = model.new_sequence();
 
     let start = Instant::now();
-    let mut ahead = prefill(
-        model,
-        &mut state,
-        &mut sampler,
-        prompt,
-        options.prefill_chunk,
-    )?;
+    let mut ahead = prefill(model, &mut state, &mut sampler, prompt, options.prefill_chunk)?;
     let mut generation = Generation {
         prompt_tokens: prompt.len(),
         tokens: Vec::with_capacity(options.max_tokens),
         prefill_nanos: 0,
         token_nanos: Vec::with_capacity(options.max_tokens),
         build_nanos: 0,
+        submit_nanos: 0,
         host_nanos: 0,
         finish: FinishReason::Length,
     };
     let mut building = Duration::ZERO;
+    let mut submitting = Duration::ZERO;
     let mut waiting = Duration::ZERO;
     let mut loop_start = start;
     for position in 0..options.max_tokens {
@@ -177,10 +171,10 @@ pub fn generate(
         } else {
             None
         };
+        let submit_start = Instant::now();
+        transforms::async_eval(&next)?;
         let wait_start = Instant::now();
-        let token = ahead
-            .try_item_exact::<u32>()
-            .map_err(|error| Exception::custom(error.to_string()))?;
+        let token = ahead.try_item_exact::<u32>().map_err(|error| Exception::custom(error.to_string()))?;
         let now = Instant::now();
         generation.token_nanos.push(nanos(now - start));
         if position == 0 {
@@ -188,7 +182,8 @@ pub fn generate(
             generation.prefill_nanos = nanos(now - start);
             loop_start = now;
         } else {
-            building += wait_start - build_start;
+            building += submit_start - build_start;
+            submitting += wait_start - submit_start;
             waiting += now - wait_start;
         }
         if options.eos == EosPolicy::Stop && eos.contains(&token) {
@@ -210,17 +205,14 @@ pub fn generate(
         }
     }
     generation.build_nanos = nanos(building);
-    generation.host_nanos = nanos(loop_start.elapsed().saturating_sub(building + waiting));
+    generation.submit_nanos = nanos(submitting);
+    generation.host_nanos = nanos(loop_start.elapsed().saturating_sub(building + submitting + waiting));
     // A step submitted ahead may still run after an early stop; it must not run into the caller's next measurement.
     memory::synchronize()?;
     Ok(generation)
 }
 
-fn check(
-    model: &LoadedModel,
-    prompt: &[u32],
-    options: &GenerateOptions,
-) -> Result<(), GenerateError> {
+fn check(model: &LoadedModel, prompt: &[u32], options: &GenerateOptions) -> Result<(), GenerateError> {
     options.sampling.validate()?;
     if prompt.is_empty() {
         return Err(GenerateError::EmptyPrompt);
@@ -233,16 +225,13 @@ fn check(
     }
     let summary = model.summary();
     let vocab_size = summary.vocab_size;
-    if let Some(&token) = prompt
-        .iter()
-        .find(|&&token| usize::try_from(token).map_or(true, |token| token >= vocab_size))
+    if let Some(&token) =
+        prompt.iter().find(|&&token| usize::try_from(token).map_or(true, |token| token >= vocab_size))
     {
         return Err(GenerateError::UnknownToken { token, vocab_size });
     }
     match summary.context_length {
-        Some(context_length)
-            if prompt.len().saturating_add(options.max_tokens) > context_length =>
-        {
+        Some(context_length) if prompt.len().saturating_add(options.max_tokens) > context_length => {
             Err(GenerateError::ContextExceeded {
                 prompt_tokens: prompt.len(),
                 max_tokens: options.max_tokens,
@@ -279,7 +268,7 @@ fn prefill(
     Err(Exception::custom("the prompt is empty"))
 }
 
-/// Builds and submits the step after `token` (`[1, 1]`, not yet evaluated).
+/// Builds the step after `token` (`[1, 1]`, not yet evaluated).
 fn step(
     model: &LoadedModel,
     state: &mut SequenceState,
@@ -287,9 +276,7 @@ fn step(
     token: &Array,
 ) -> Result<Array, Exception> {
     let logits = model.forward(token, state, Positions::Last)?;
-    let next = sampler.sample(&logits)?;
-    transforms::async_eval([&next])?;
-    Ok(next)
+    sampler.sample(&logits)
 }
 
 fn nanos(duration: Duration) -> u64 {
