@@ -2,11 +2,13 @@
 
 use std::process::Command;
 
+use mlxcel_reports::measure::Sample;
+use mlxcel_reports::row::Row;
 use mlxcel_reports::store::{self, Completeness, StoreError};
 use tempfile::TempDir;
 
-use crate::sample_rows::{measured, samples};
-use crate::sample_sets::{STEM, begun, folder, names, three, with_rows};
+use crate::sample_rows::{identity, sample};
+use crate::sample_sets::{STEM, begun, folder, names, text_of, three, with_rows};
 
 #[test]
 fn an_interrupted_run_keeps_its_rows_in_files_marked_partial() {
@@ -94,32 +96,44 @@ impl Drop for TinyDisk {
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that did not run must say so")]
 fn a_full_disk_keeps_the_finished_rows_and_names_file_and_remedy() {
-    let Some(disk) = TinyDisk::mount() else {
-        eprintln!("NOT RUN: a full disk can only be tested where a tmpfs can be mounted");
-        return;
-    };
-    let mut set = begun(disk.0.path());
-    let unfinished = set.unfinished_path();
-    let mut written = 0;
-    let error = loop {
-        match set.append(&measured(&format!("model-{written}"), written), &samples()) {
-            Ok(()) => written += 1,
-            Err(error) => break error,
+    // Many repetitions fill the disk with samples first, long rows with rows: then the samples must be taken back.
+    let long = "x".repeat(5_000);
+    for (reps, detail, full) in [(30, "", "samples.jsonl.partial"), (3, long.as_str(), "csv.partial")] {
+        let samples: Vec<Sample> = (1..=reps).map(|rep| sample(rep, &[100, 110, 120, 130])).collect();
+        let Some(disk) = TinyDisk::mount() else {
+            eprintln!("NOT RUN: a full disk can only be tested where a tmpfs can be mounted");
+            return;
+        };
+        let mut set = begun(disk.0.path());
+        let unfinished = set.unfinished_path();
+        let mut kept = 0;
+        let error = loop {
+            let row = Row::measured(identity("m", 0), None, &samples)
+                .expect("OK because the samples are of the workload")
+                .with_detail(detail);
+            match set.append(&row.into(), &samples) {
+                Ok(()) => kept += 1,
+                Err(error) => break error,
+            }
+            assert!(kept < 1_000, "64 KiB never fill up");
+        };
+        assert!(
+            matches!(&error, StoreError::DiskFull { path, .. } if path.to_string_lossy().ends_with(full)),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("free some space"), "{error}");
+        assert!(kept > 0);
+        for path in [unfinished.clone(), disk.0.path().join(format!("{STEM}.samples.jsonl.partial"))] {
+            assert!(text_of(&path).ends_with('\n'), "{} holds a torn line", path.display());
         }
-        assert!(written < 1_000, "64 KiB never fill up");
-    };
-    assert!(matches!(error, StoreError::DiskFull { .. }), "{error:?}");
-    let text = error.to_string();
-    assert!(text.contains(".partial") && text.contains("free some space"), "{text}");
-    let kept = usize::try_from(written).expect("OK because it is small");
-    let rows = store::open(&unfinished).expect("OK because a failed write is taken back");
-    assert!(kept > 0);
-    assert_eq!(
-        (rows.rows.len(), rows.completeness),
-        (kept, Completeness::Partial { reason: None, torn: false })
-    );
-    let stored = store::read_samples(&unfinished).expect("OK because a failed write is taken back");
-    assert_eq!(stored.len(), kept * 3);
-    drop(set);
-    assert_eq!(store::open(&unfinished).expect("OK because dropping removes no row").rows.len(), kept);
+        let read = store::open(&unfinished).expect("OK because a failed write is taken back");
+        assert_eq!(
+            (read.rows.len(), read.completeness),
+            (kept, Completeness::Partial { reason: None, torn: false })
+        );
+        let stored = store::read_samples(&unfinished).expect("OK because a failed write is taken back");
+        assert_eq!(stored.len(), kept * samples.len());
+        drop(set);
+        assert_eq!(store::open(&unfinished).expect("OK because dropping removes no row").rows.len(), kept);
+    }
 }
