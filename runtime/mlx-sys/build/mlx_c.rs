@@ -9,7 +9,8 @@ use std::process::Command;
 pub(crate) fn compile(manifest_dir: &Path, mlx_include: &Path) -> Result<(), String> {
     let sources = locate_sources(manifest_dir)?;
     let folder = sources.join("mlx/c");
-    let entries = fs::read_dir(&folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
+    let entries =
+        fs::read_dir(&folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
@@ -47,13 +48,18 @@ fn locate_sources(manifest_dir: &Path) -> Result<PathBuf, String> {
             String::from_utf8_lossy(&output.stderr).trim(),
         ));
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("`cargo metadata`: {error}"))?;
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("`cargo metadata`: {error}"))?;
     metadata["packages"]
         .as_array()
         .into_iter()
         .flatten()
         .find(|package| package["name"] == "mlx-sys")
-        .and_then(|package| Path::new(package["manifest_path"].as_str()?).parent().map(|root| root.join("src/mlx-c")))
+        .and_then(|package| {
+            Path::new(package["manifest_path"].as_str()?).parent().map(|root| root.join("src/mlx-c"))
+        })
         .filter(|sources| sources.is_dir())
-        .ok_or_else(|| format!("`cargo metadata` on {} names no mlx-sys crate with mlx-c sources", manifest.display()))
+        .ok_or_else(|| {
+            format!("`cargo metadata` on {} names no mlx-sys crate with mlx-c sources", manifest.display())
+        })
 }

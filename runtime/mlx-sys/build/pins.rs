@@ -32,7 +32,10 @@ pub(crate) fn read(path: &Path) -> Result<Pins, String> {
     let text = fs::read_to_string(path).map_err(|error| broken(error.to_string()))?;
     let json: Value = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
     let field = |value: &Value, key: &str| {
-        value[key].as_str().map(str::to_owned).ok_or_else(|| broken(format!("`{key}` is missing or not a string")))
+        value[key]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| broken(format!("`{key}` is missing or not a string")))
     };
     let mut wheels = Vec::new();
     for wheel in json["wheels"].as_array().ok_or_else(|| broken("`wheels` is missing".into()))? {
@@ -61,14 +64,23 @@ impl Pins {
         let macos = if os == "macos" { macos_major().unwrap_or(u64::MAX) } else { u64::MAX };
         self.wheels
             .iter()
-            .filter(|wheel| wheel.os == os && wheel.arch == arch && wheel.cuda == cuda && wheel.min_macos <= macos)
+            .filter(|wheel| {
+                wheel.os == os && wheel.arch == arch && wheel.cuda == cuda && wheel.min_macos <= macos
+            })
             .max_by_key(|wheel| wheel.min_macos)
             .cloned()
             .ok_or_else(|| {
                 let known: Vec<_> = self
                     .wheels
                     .iter()
-                    .map(|wheel| format!("{} {}{}", wheel.os, wheel.arch, if wheel.cuda { " with feature cuda" } else { "" }))
+                    .map(|wheel| {
+                        format!(
+                            "{} {}{}",
+                            wheel.os,
+                            wheel.arch,
+                            if wheel.cuda { " with feature cuda" } else { "" }
+                        )
+                    })
                     .collect();
                 format!(
                     "MLX {} has no release binary for {os} {arch}{}; there is one for: {}\n\
