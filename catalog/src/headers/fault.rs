@@ -142,7 +142,7 @@ pub enum HeaderFault {
         found: u64,
     },
     /// The file goes on after its tensors.
-    #[error("has {} bytes after the last tensor ({expected} declared, {found} found); it is damaged", found - expected)]
+    #[error("has {} bytes after the last tensor ({expected} declared, {found} found); it is damaged", found.saturating_sub(*expected))]
     TrailingBytes {
         /// Declared size.
         expected: u64,
