@@ -6,6 +6,7 @@
 mod blocks;
 mod cache;
 pub mod checkpoint;
+pub mod convert;
 pub mod generate;
 mod kernels;
 pub mod memory;
