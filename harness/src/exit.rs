@@ -57,9 +57,7 @@ impl std::error::Error for EndsWith {}
 
 /// The exit an error asks for.
 pub fn exit_of(error: &anyhow::Error) -> Exit {
-    error
-        .downcast_ref::<EndsWith>()
-        .map_or(Exit::BadInput, |ends| ends.0)
+    error.downcast_ref::<EndsWith>().map_or(Exit::BadInput, |ends| ends.0)
 }
 
 #[cfg(test)]

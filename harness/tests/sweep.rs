@@ -102,7 +102,7 @@ fn a_hang_is_ended_at_the_time_limit() -> Outcome {
     let (status, detail, code) = bad_and_good("sleep 600", &["--timeout", "1.5"])?;
     assert_eq!((status.as_str(), code), ("FAIL:timeout", Some(1)));
     assert!(detail.contains("load") && detail.contains("--timeout"), "{detail}");
-    assert!(begun.elapsed() < Duration::from_secs(300));
+    assert!(begun.elapsed() < Duration::from_mins(5));
     Ok(())
 }
 
@@ -217,7 +217,7 @@ fn two_sweeps_at_once_keep_both_results() -> Outcome {
         assert_eq!(sweep.wait()?.code(), Some(3));
     }
     let files = bench.files()?;
-    assert_eq!(files.iter().filter(|name| name.ends_with(".csv")).count(), 2, "{files:?}");
+    assert_eq!(files.iter().filter(|name| name.contains(".samples.")).count(), 2, "{files:?}");
     assert!(!files.iter().any(|name| name.contains("partial")), "{files:?}");
     Ok(())
 }
@@ -225,7 +225,7 @@ fn two_sweeps_at_once_keep_both_results() -> Outcome {
 /// Waits until a file has text, as a script writes its process id.
 fn wait_for(path: &std::path::Path) -> Result<String, Box<dyn std::error::Error>> {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(60) {
+    while begun.elapsed() < Duration::from_mins(1) {
         if let Ok(text) = fs::read_to_string(path)
             && text.ends_with('\n')
         {

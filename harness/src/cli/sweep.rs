@@ -74,7 +74,9 @@ fn count(text: &str, least: u64, why: &str) -> Result<NonZeroU64, String> {
     if number > MOST_TOKENS {
         return Err(format!("it must be at most {MOST_TOKENS}"));
     }
-    NonZeroU64::new(number).filter(|number| number.get() >= least).ok_or_else(|| format!("it must be at least {least}: {why}"))
+    NonZeroU64::new(number)
+        .filter(|number| number.get() >= least)
+        .ok_or_else(|| format!("it must be at least {least}: {why}"))
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
@@ -99,7 +101,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn suffix(text: &str) -> Result<String, String> {
-    let allowed = |character: char| character.is_ascii_alphanumeric() || "-.+".contains(character) || character == '_';
+    let allowed =
+        |character: char| character.is_ascii_alphanumeric() || "-.+".contains(character) || character == '_';
     if text.is_empty() || text.len() > 64 || !text.chars().all(allowed) {
         return Err("it goes into the file name: 1 to 64 letters, digits, '_', '-', '.' or '+'".to_owned());
     }

@@ -21,7 +21,10 @@ pub(super) fn run(as_json: bool) -> anyhow::Result<Exit> {
             |runtime| {
                 let version = runtime.mlx_version.clone().unwrap_or_else(unknown);
                 let revision = runtime.mlx_revision.clone().unwrap_or_else(unknown);
-                format!("MLX {version} ({revision}), backend {}", runtime.backend.clone().unwrap_or_else(unknown))
+                format!(
+                    "MLX {version} ({revision}), backend {}",
+                    runtime.backend.clone().unwrap_or_else(unknown)
+                )
             },
         );
         format!(

@@ -31,13 +31,17 @@ pub(super) struct CacheLock(#[expect(dead_code, reason = "closing the file is wh
 impl Cache {
     /// `MLXCEL_CACHE_DIR`, else the user's cache folder.
     pub(super) fn open() -> anyhow::Result<Self> {
-        Self::at(cache_root(|name| env::var_os(name)).ok_or_else(|| anyhow!("there is no cache folder: {REMEDY}"))?)
+        Self::at(
+            cache_root(|name| env::var_os(name))
+                .ok_or_else(|| anyhow!("there is no cache folder: {REMEDY}"))?,
+        )
     }
 
     fn at(root: PathBuf) -> anyhow::Result<Self> {
         let cache = Self { root };
         for folder in [cache.models(), cache.downloads()] {
-            fs::create_dir_all(&folder).with_context(|| format!("cannot make the cache folder {}; {REMEDY}", folder.display()))?;
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("cannot make the cache folder {}; {REMEDY}", folder.display()))?;
         }
         Ok(cache)
     }
@@ -60,11 +64,16 @@ impl Cache {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(CacheLock(file)),
-                Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+                }
                 Err(TryLockError::WouldBlock) if interrupted() => bail!("interrupted"),
                 Err(TryLockError::WouldBlock) => {
                     if !told {
-                        complain(&format!("waiting for another process that makes the default models ({})", path.display()));
+                        complain(&format!(
+                            "waiting for another process that makes the default models ({})",
+                            path.display()
+                        ));
                         told = true;
                     }
                     thread::sleep(Duration::from_millis(200));
@@ -85,21 +94,28 @@ impl Cache {
     }
 
     /// Makes a model, unless it is there: `make` fills a new folder, which gets its name when it is whole.
-    pub(super) fn make(&self, name: &str, recipe: &str, make: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
+    pub(super) fn make(
+        &self,
+        name: &str,
+        recipe: &str,
+        make: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<PathBuf> {
         if let Some(folder) = self.made(name, recipe) {
             return Ok(folder);
         }
         let (folder, unfinished) = (self.model(name), self.models().join(format!(".{name}.unfinished")));
         remove(&unfinished)?;
-        let made = make(&unfinished).and_then(|()| {
-            fs::write(unfinished.join(RECIPE_FILE), recipe).with_context(|| format!("cannot write into {}", unfinished.display()))?;
+        let outcome = make(&unfinished).and_then(|()| {
+            fs::write(unfinished.join(RECIPE_FILE), recipe)
+                .with_context(|| format!("cannot write into {}", unfinished.display()))?;
             remove(&folder)?;
-            fs::rename(&unfinished, &folder).with_context(|| format!("cannot rename {}", unfinished.display()))
+            fs::rename(&unfinished, &folder)
+                .with_context(|| format!("cannot rename {}", unfinished.display()))
         });
-        if made.is_err() {
+        if outcome.is_err() {
             let _ = fs::remove_dir_all(&unfinished);
         }
-        made.map(|()| folder)
+        outcome.map(|()| folder)
     }
 
     /// Makes another name for a model: a folder of links to its files.
@@ -111,7 +127,8 @@ impl Cache {
                 if file != RECIPE_FILE {
                     // Relative, so that the cache can be moved.
                     let target = Path::new("..").join(of.file_name().unwrap_or_default()).join(&file);
-                    symlink(&target, folder.join(&file)).with_context(|| format!("cannot link into {}", folder.display()))?;
+                    symlink(&target, folder.join(&file))
+                        .with_context(|| format!("cannot link into {}", folder.display()))?;
                 }
             }
             Ok(())
@@ -152,8 +169,14 @@ mod tests {
             _ => Some(OsString::from("/c")),
         };
         assert_eq!(cache_root(all), Some(PathBuf::from("/a")));
-        assert_eq!(cache_root(|name| all(name).filter(|_| name != "MLXCEL_CACHE_DIR")), Some(PathBuf::from("/b/mlxcel")));
-        assert_eq!(cache_root(|name| all(name).filter(|_| name == "HOME")), Some(PathBuf::from("/c/.cache/mlxcel")));
+        assert_eq!(
+            cache_root(|name| all(name).filter(|_| name != "MLXCEL_CACHE_DIR")),
+            Some(PathBuf::from("/b/mlxcel"))
+        );
+        assert_eq!(
+            cache_root(|name| all(name).filter(|_| name == "HOME")),
+            Some(PathBuf::from("/c/.cache/mlxcel"))
+        );
         assert_eq!(cache_root(|_| None), None);
     }
 
@@ -179,7 +202,8 @@ mod tests {
         });
         assert!(failed.is_err());
         assert!(cache.made("m", "one").is_some());
-        let names: Vec<_> = fs::read_dir(cache.models())?.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+        let names: Vec<_> =
+            fs::read_dir(cache.models())?.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
         assert_eq!(names, ["m"]);
         Ok(())
     }

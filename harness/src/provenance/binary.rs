@@ -50,12 +50,12 @@ pub fn stamp() -> anyhow::Result<BuildStamp> {
 
 /// How a build was compiled, as far as rows tell builds apart: by the profile's name where that says it, else by its optimization.
 pub fn build_type(stamp: &BuildStamp) -> BuildType {
-    match (stamp.profile.as_deref(), stamp.opt_level.as_deref()) {
-        (Some("release"), _) => BuildType::Release,
-        (Some("debug"), _) => BuildType::Debug,
-        (_, Some("2" | "3" | "s" | "z")) => BuildType::Release,
-        _ => BuildType::Debug,
-    }
+    let optimized = match stamp.profile.as_deref() {
+        Some("release") => true,
+        Some("debug") => false,
+        _ => matches!(stamp.opt_level.as_deref(), Some("2" | "3" | "s" | "z")),
+    };
+    if optimized { BuildType::Release } else { BuildType::Debug }
 }
 
 /// The digest of a file where it can be read.
@@ -72,7 +72,11 @@ mod tests {
     fn this_program_carries_a_stamp_of_its_sources() -> anyhow::Result<()> {
         let stamp = stamp()?;
         assert_eq!(stamp.package, "mlxcel-bench");
-        assert!(stamp.tree.files.iter().any(|file| file.path == "harness/src/provenance/binary.rs"), "{:?}", stamp.tree.roots);
+        assert!(
+            stamp.tree.files.iter().any(|file| file.path == "harness/src/provenance/binary.rs"),
+            "{:?}",
+            stamp.tree.roots
+        );
         assert!(stamp.rustc.is_some_and(|rustc| rustc.starts_with("rustc ")));
         assert!(stamp.cargo_lock_sha256.is_some_and(|hash| hash.len() == 64));
         Ok(())

@@ -5,7 +5,20 @@ use std::ffi::OsString;
 
 /// Families of variables, by the beginning of their names.
 const FAMILIES: [&str; 14] = [
-    "MLX_", "MLXCEL_", "BENCH_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "VECLIB_", "BLIS_", "RAYON_", "CUDA_", "NVIDIA_", "MTL_",
+    "MLX_",
+    "MLXCEL_",
+    "BENCH_",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "VECLIB_",
+    "BLIS_",
+    "RAYON_",
+    "CUDA_",
+    "NVIDIA_",
+    "MTL_",
 ];
 /// Single variables.
 const SINGLE: [&str; 10] = [
@@ -26,7 +39,9 @@ const SECRET: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY"];
 /// The variables that matter, with their values; of what looks like a secret, only that it is set.
 pub fn that_matter(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-        .filter(|(name, _)| SINGLE.contains(&name.as_str()) || FAMILIES.iter().any(|family| name.starts_with(family)))
+        .filter(|(name, _)| {
+            SINGLE.contains(&name.as_str()) || FAMILIES.iter().any(|family| name.starts_with(family))
+        })
         .map(|(name, value)| {
             let secret = !SINGLE.contains(&name.as_str()) && SECRET.iter().any(|word| name.contains(word));
             let shown = if secret { "(set)".to_owned() } else { value.to_string_lossy().into_owned() };
@@ -45,7 +60,8 @@ mod tests {
 
     #[test]
     fn what_matters_is_kept_and_nothing_else() {
-        let kept = of(&[("OMP_NUM_THREADS", "2"), ("HOME", "/home/x"), ("MLXCEL_CACHE_DIR", "/c"), ("USER", "x")]);
+        let kept =
+            of(&[("OMP_NUM_THREADS", "2"), ("HOME", "/home/x"), ("MLXCEL_CACHE_DIR", "/c"), ("USER", "x")]);
         assert_eq!(kept.keys().collect::<Vec<_>>(), ["MLXCEL_CACHE_DIR", "OMP_NUM_THREADS"]);
     }
 

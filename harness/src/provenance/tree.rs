@@ -33,7 +33,9 @@ impl Comparison {
 /// When there is a tree but it cannot be read.
 pub fn compare(stamp: &BuildStamp, current: &Path) -> anyhow::Result<Comparison> {
     let around = current.ancestors().find(|folder| is_checkout(folder));
-    let Some(root) = around.or_else(|| Some(stamp.workspace_root.as_path()).filter(|folder| is_checkout(folder))) else {
+    let Some(root) =
+        around.or_else(|| Some(stamp.workspace_root.as_path()).filter(|folder| is_checkout(folder)))
+    else {
         return Ok(Comparison { root: None, now: None, differences: Vec::new() });
     };
     let roots: Vec<&str> = stamp.tree.roots.iter().map(String::as_str).collect();

@@ -14,8 +14,6 @@ use crate::worker::protocol::{Hello, RuntimeIdentity};
 
 /// Allows measuring with an executable that is not built from the tree; every row is then marked.
 const ALLOW_STALE: &str = "BENCH_ALLOW_STALE_BINARY";
-/// Most differences that an error lists; the provenance file has them all.
-const LISTED: usize = 40;
 
 /// How the executable relates to the tree, and whether that was overridden.
 #[derive(Debug)]
@@ -35,22 +33,15 @@ pub(super) fn tree(executable: &Executable) -> anyhow::Result<TreeCheck> {
         (Some(root), Some(false)) if !allowed => {
             let built = executable.stamp.tree.stamp().unwrap_or_else(|| "an unknown commit".to_owned());
             let now = comparison.now.as_ref().and_then(mlxcel_build_stamp::TreeState::stamp);
-            let mut message = format!(
-                "refused: {} (built from {built}) is not built from the working tree {} (at {}), so its rows would be recorded with \
-                 sources it does not have:",
+            let message = format!(
+                "refused: {} (built from {built}) is not built from the working tree {} (at {}), so its rows would be recorded \
+                 with sources it does not have:\n  {}\nBuild it again (cargo build --release -p mlxcel-bench), or set \
+                 {ALLOW_STALE}=1 to measure anyway and have every row marked.",
                 executable.path.display(),
                 root.display(),
                 now.unwrap_or_else(|| "an unknown commit".to_owned()),
+                comparison.differences.join("\n  "),
             );
-            for difference in comparison.differences.iter().take(LISTED) {
-                message.push_str("\n  ");
-                message.push_str(difference);
-            }
-            if let Some(more @ 1..) = comparison.differences.len().checked_sub(LISTED) {
-                message.push_str(&format!("\n  and {more} more"));
-            }
-            message.push_str("\nBuild it again (cargo build --release -p mlxcel-bench), or set BENCH_ALLOW_STALE_BINARY=1 to measure \
-                 anyway and have every row marked.");
             Err(EndsWith(Exit::Refused, message).into())
         }
         (_, matches) => {
@@ -63,15 +54,24 @@ pub(super) fn tree(executable: &Executable) -> anyhow::Result<TreeCheck> {
 /// Fails when results could not be written; leaves nothing behind.
 pub(super) fn output_folder(out: &Path) -> anyhow::Result<()> {
     let remedy = "name another folder with --out";
-    let Some(existing) = out.ancestors().map(|path| if path.as_os_str().is_empty() { Path::new(".") } else { path }).find(|path| path.exists())
+    let Some(existing) = out
+        .ancestors()
+        .map(|path| if path.as_os_str().is_empty() { Path::new(".") } else { path })
+        .find(|path| path.exists())
     else {
         bail!("the output folder {} cannot be made: no folder above it exists; {remedy}", out.display());
     };
     if !existing.is_dir() {
-        bail!("the output folder {} cannot be made: {} is a file; {remedy}", out.display(), existing.display());
+        bail!(
+            "the output folder {} cannot be made: {} is a file; {remedy}",
+            out.display(),
+            existing.display()
+        );
     }
     let probe = existing.join(format!(".mlxcel-bench-{}", std::process::id()));
-    let tried = fs::File::create_new(&probe).and_then(|mut file| io::Write::write_all(&mut file, b"probe")).and_then(|()| fs::remove_file(&probe));
+    let tried = fs::File::create_new(&probe)
+        .and_then(|mut file| io::Write::write_all(&mut file, b"probe"))
+        .and_then(|()| fs::remove_file(&probe));
     tried.map_err(|error| {
         let _ = fs::remove_file(&probe);
         let space = if error.kind() == io::ErrorKind::StorageFull { "free some space or " } else { "" };
@@ -83,7 +83,11 @@ pub(super) fn output_folder(out: &Path) -> anyhow::Result<()> {
 pub(super) fn same_program(executable: &Executable, hello: &Hello) -> Result<(), String> {
     let digest = hello.runtime.executable_sha256.as_deref();
     if digest.is_some_and(|digest| digest != executable.sha256) {
-        return Err(format!("the worker is another executable ({}) than the harness ({})", digest.unwrap_or_default(), executable.sha256));
+        return Err(format!(
+            "the worker is another executable ({}) than the harness ({})",
+            digest.unwrap_or_default(),
+            executable.sha256
+        ));
     }
     match &hello.stamp {
         Some(stamp) if *stamp == executable.stamp => Ok(()),
@@ -101,10 +105,12 @@ pub(super) fn changed_runtime(first: &RuntimeIdentity, now: &RuntimeIdentity) ->
             ("MLX library", runtime.mlx_library_sha256.clone()),
         ]
     };
-    facts(first).into_iter().zip(facts(now)).find(|(before, after)| before != after).map(|((what, before), (_, after))| {
-        let name = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
-        format!("the {what} changed during the sweep, from {} to {}", name(before), name(after))
-    })
+    facts(first).into_iter().zip(facts(now)).find(|(before, after)| before != after).map(
+        |((what, before), (_, after))| {
+            let name = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+            format!("the {what} changed during the sweep, from {} to {}", name(before), name(after))
+        },
+    )
 }
 
 #[cfg(test)]
@@ -134,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_library_that_changes_during_a_sweep_is_noticed() {
-        let first = RuntimeIdentity { mlx_library_sha256: Some("a".to_owned()), ..RuntimeIdentity::default() };
+        let first =
+            RuntimeIdentity { mlx_library_sha256: Some("a".to_owned()), ..RuntimeIdentity::default() };
         let mut now = first.clone();
         assert_eq!(changed_runtime(&first, &now), None);
         now.mlx_library_sha256 = None;

@@ -22,10 +22,19 @@ impl Interrupt {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // In this order: the first signal finds the flag down and raises it, the second finds it raised.
-            flag::register_conditional_shutdown(signal, i32::from(Exit::Interrupted.code()), Arc::clone(&interrupt.0))?;
+            flag::register_conditional_shutdown(
+                signal,
+                i32::from(Exit::Interrupted.code()),
+                Arc::clone(&interrupt.0),
+            )?;
             flag::register(signal, Arc::clone(&interrupt.0))?;
         }
         Ok(interrupt)
+    }
+
+    /// The flag itself, for work that looks at it between steps.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
     }
 
     /// Whether a signal has come.

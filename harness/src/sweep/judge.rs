@@ -47,7 +47,10 @@ pub fn judge(task: &Task, session: &Session) -> Verdict {
         {
             // All answers were in: how the process then ended does not change them, but is told.
             let (exclusion, detail, bad_input) = conclude(task, session, unusable);
-            let ended = format!("after its last answer the worker did not end well{}", ending_note(session.ending.as_ref()));
+            let ended = format!(
+                "after its last answer the worker did not end well{}",
+                ending_note(session.ending.as_ref())
+            );
             (exclusion, join(&detail, &ended), bad_input)
         }
         Some((_, Cut::Interrupted)) => return Verdict::Interrupted,
@@ -87,18 +90,33 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
     for one in all() {
         let (rep, tokens, times) = (one.sample.rep, one.tokens.len(), one.sample.token_nanos.len());
         if tokens != times {
-            return invalid(Rule::Inconclusive, format!("{}: {tokens} tokens came with {times} times", name(rep)));
+            return invalid(
+                Rule::Inconclusive,
+                format!("{}: {tokens} tokens came with {times} times", name(rep)),
+            );
         }
         let generated = tokens as u64;
         if generated < task.max_tokens {
-            return invalid(Rule::ShortGeneration, format!("{}: {generated} of {} tokens were generated", name(rep), task.max_tokens));
+            return invalid(
+                Rule::ShortGeneration,
+                format!("{}: {generated} of {} tokens were generated", name(rep), task.max_tokens),
+            );
         }
         if generated > task.max_tokens {
-            let detail = format!("{}: {generated} tokens were generated where {} were asked for", name(rep), task.max_tokens);
+            let detail = format!(
+                "{}: {generated} tokens were generated where {} were asked for",
+                name(rep),
+                task.max_tokens
+            );
             return invalid(Rule::Inconclusive, detail);
         }
         if one.sample.prompt_tokens != task.prompt_tokens {
-            let detail = format!("{}: the prompt had {} tokens instead of {}", name(rep), one.sample.prompt_tokens, task.prompt_tokens);
+            let detail = format!(
+                "{}: the prompt had {} tokens instead of {}",
+                name(rep),
+                one.sample.prompt_tokens,
+                task.prompt_tokens
+            );
             return invalid(Rule::PromptMismatch, detail);
         }
     }
@@ -106,7 +124,10 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
     if let Some(first) = prompts.next()
         && prompts.any(|other| other != first)
     {
-        return invalid(Rule::PromptMismatch, "the repetitions ran different prompts of the same length".to_owned());
+        return invalid(
+            Rule::PromptMismatch,
+            "the repetitions ran different prompts of the same length".to_owned(),
+        );
     }
     (None, token_note(session).unwrap_or_default(), false)
 }
@@ -132,10 +153,17 @@ fn explain(stage: Stage, cut: &Cut, ending: Option<&Ending>) -> (Exclusion, Stri
         Cut::Failed(failure) => failed(failure),
         Cut::Died => died(stage, ending),
         Cut::TimedOut(limit) => {
-            let detail = format!("the {} took longer than {} and was ended (--timeout)", stage.name(), duration(*limit));
+            let detail = format!(
+                "the {} took longer than {} and was ended (--timeout)",
+                stage.name(),
+                duration(*limit)
+            );
             fail(Fail::Timeout, join(&detail, &stderr_note(ending)))
         }
-        Cut::Garbled(reason) => fail(Fail::NoOutput, join(&format!("during the {}: {reason}", stage.name()), &stderr_note(ending))),
+        Cut::Garbled(reason) => fail(
+            Fail::NoOutput,
+            join(&format!("during the {}: {reason}", stage.name()), &stderr_note(ending)),
+        ),
         Cut::Interrupted => fail(Fail::Crash, "the harness was told to stop".to_owned()),
     }
 }
@@ -158,13 +186,21 @@ fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
     };
     let what = format!("the worker ended with {} during the {}", ending.describe(), stage.name());
     let (exclusion, remark): (Exclusion, String) = match (ending.signal(), ending.oom_kills) {
-        (Some(KILL), Some(1..)) => (Skip::Oom.into(), "the kernel counted a kill for want of memory".to_owned()),
-        _ if says_out_of_memory(&ending.stderr) => (Skip::Oom.into(), String::new()),
-        (Some(KILL), Some(0)) => (Fail::Crash.into(), "the kernel counted no kill for want of memory: killed from outside".to_owned()),
-        (Some(KILL), None) => {
-            (Fail::Crash.into(), "whether for want of memory cannot be told, since the kernel's count cannot be read".to_owned())
+        (Some(KILL), Some(1..)) => {
+            (Skip::Oom.into(), "the kernel counted a kill for want of memory".to_owned())
         }
-        (None, _) if ending.status.is_some_and(|status| status.success()) => (Fail::NoOutput.into(), String::new()),
+        _ if says_out_of_memory(&ending.stderr) => (Skip::Oom.into(), String::new()),
+        (Some(KILL), Some(0)) => (
+            Fail::Crash.into(),
+            "the kernel counted no kill for want of memory: killed from outside".to_owned(),
+        ),
+        (Some(KILL), None) => (
+            Fail::Crash.into(),
+            "whether for want of memory cannot be told, since the kernel's count cannot be read".to_owned(),
+        ),
+        (None, _) if ending.status.is_some_and(|status| status.success()) => {
+            (Fail::NoOutput.into(), String::new())
+        }
         _ => (Fail::Crash.into(), String::new()),
     };
     (exclusion, join(&join(&what, &remark), &stderr_note(Some(ending))), false)
@@ -219,7 +255,8 @@ mod tests {
         Generated { sample, tokens: tokens.to_vec(), prompt_sha256: "p".to_owned() }
     }
 
-    fn session(cut: Option<(Stage, Cut)>, ending: Option<Ending>) -> Session {
+    fn session(cut: Option<(Stage, Cut)>, ending: impl Into<Option<Ending>>) -> Session {
+        let ending = ending.into();
         let generated = vec![generated(1, &[5, 6, 7]), generated(2, &[5, 6, 7])];
         Session { warmup: Some(generated_warmup()), generated, cut, ending, ..Session::default() }
     }
@@ -228,8 +265,8 @@ mod tests {
         generated(0, &[5, 6, 7])
     }
 
-    fn ended(raw: i32, stderr: &str, oom_kills: Option<u64>) -> Option<Ending> {
-        Some(Ending { status: Some(ExitStatus::from_raw(raw)), stderr: stderr.to_owned(), oom_kills })
+    fn ended(raw: i32, stderr: &str, oom_kills: Option<u64>) -> Ending {
+        Ending { status: Some(ExitStatus::from_raw(raw)), stderr: stderr.to_owned(), oom_kills }
     }
 
     fn verdict(session: &Session) -> (String, String) {

@@ -90,9 +90,13 @@ pub fn single(path: &Path) -> Result<Place, PlanError> {
         Ok(_) => {}
     }
     if matches!(classify(path), Ok(CheckpointClass::NotACheckpoint)) {
-        let holds_some = subfolders(path).is_ok_and(|folders| folders.iter().any(|folder| folder.join("config.json").exists()));
-        let hint =
-            if holds_some { format!(", or sweep all of its folders: sweep all --models {}", path.display()) } else { String::new() };
+        let holds_some = subfolders(path)
+            .is_ok_and(|folders| folders.iter().any(|folder| folder.join("config.json").exists()));
+        let hint = if holds_some {
+            format!(", or sweep all of its folders: sweep all --models {}", path.display())
+        } else {
+            String::new()
+        };
         return Err(PlanError::NotACheckpoint { path: path.to_owned(), hint });
     }
     let folder = CheckpointFolder::open(path).map_err(|error| PlanError::BadCheckpoint(error.to_string()))?;
@@ -112,9 +116,13 @@ pub fn all(models: &Path) -> Result<Vec<Place>, PlanError> {
         Ok(metadata) if !metadata.is_dir() => return Err(PlanError::NotAFolder { path: models.to_owned() }),
         Ok(_) => {}
     }
-    let folders = subfolders(models).map_err(|source| PlanError::Unreadable { path: models.to_owned(), source })?;
+    let folders =
+        subfolders(models).map_err(|source| PlanError::Unreadable { path: models.to_owned(), source })?;
     let places: Vec<Place> = folders.iter().map(|path| place(path)).collect();
-    if !places.iter().any(|place| matches!(place.action, Action::Measure(_) | Action::Record(Exclusion::Fail(_), _))) {
+    if !places
+        .iter()
+        .any(|place| matches!(place.action, Action::Measure(_) | Action::Record(Exclusion::Fail(_), _)))
+    {
         return Err(PlanError::NoCheckpoints { path: models.to_owned(), folders: places.len() });
     }
     Ok(places)
@@ -131,10 +139,13 @@ fn place(path: &Path) -> Place {
 
 fn action(path: &Path) -> Action {
     match classify(path) {
-        Ok(CheckpointClass::NotACheckpoint) => Action::Record(Skip::NotACheckpoint.into(), "no config.json".to_owned()),
-        Ok(CheckpointClass::MissingWeights) => {
-            Action::Record(Skip::MissingWeights.into(), "a config.json, but no readable *.safetensors".to_owned())
+        Ok(CheckpointClass::NotACheckpoint) => {
+            Action::Record(Skip::NotACheckpoint.into(), "no config.json".to_owned())
         }
+        Ok(CheckpointClass::MissingWeights) => Action::Record(
+            Skip::MissingWeights.into(),
+            "a config.json, but no readable *.safetensors".to_owned(),
+        ),
         Ok(CheckpointClass::NotGenerative { reason }) => Action::Record(Skip::NotGenerative.into(), reason),
         Ok(CheckpointClass::Text | CheckpointClass::Vision) => match CheckpointFolder::open(path) {
             Ok(folder) => Action::Measure(Box::new(folder)),
@@ -152,7 +163,9 @@ fn action(path: &Path) -> Action {
                 Action::Record(exclusion, error.to_string())
             }
         },
-        Err(error @ (ClassError::Config(_) | ClassError::Folder(_))) => Action::Record(Fail::Load.into(), error.to_string()),
+        Err(error @ (ClassError::Config(_) | ClassError::Folder(_))) => {
+            Action::Record(Fail::Load.into(), error.to_string())
+        }
         Err(error) => Action::Record(Fail::Load.into(), error.to_string()),
     }
 }
@@ -179,7 +192,9 @@ fn subfolders(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn name_of(path: &Path) -> String {
     let named = path.file_name().map(ToOwned::to_owned);
     let resolved = || fs::canonicalize(path).ok().and_then(|path| path.file_name().map(ToOwned::to_owned));
-    named.or_else(resolved).map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+    named
+        .or_else(resolved)
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// One spelling for one folder: no trailing or doubled slashes.
@@ -240,7 +255,10 @@ mod tests {
         assert!(matches!(all(root.path()), Err(PlanError::NoCheckpoints { folders: 0, .. })));
         folder(root.path(), "empty", None)?;
         let message = all(root.path()).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(message.contains("none of the 1 folders") && message.contains(&root.path().display().to_string()), "{message}");
+        assert!(
+            message.contains("none of the 1 folders") && message.contains(&root.path().display().to_string()),
+            "{message}"
+        );
         Ok(())
     }
 

@@ -38,7 +38,10 @@ impl SweepProgress {
                 Err(_) => bar,
             }
         });
-        let work = weight_bytes.iter().map(|bytes| if *bytes == 0 { 0.0 } else { (*bytes).max(1 << 20) as f64 }).collect();
+        let work = weight_bytes
+            .iter()
+            .map(|bytes| if *bytes == 0 { 0.0 } else { (*bytes).max(1 << 20) as f64 })
+            .collect();
         Self {
             bar,
             work,
@@ -106,7 +109,11 @@ impl SweepProgress {
         match &self.bar {
             Some(bar) => {
                 let share = if all > 0.0 { done / all } else { 0.0 };
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of STEPS, between 0 and STEPS")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a share of STEPS, between 0 and STEPS"
+                )]
                 bar.set_position((share * STEPS as f64) as u64);
                 bar.set_message(line);
                 bar.force_draw();

@@ -68,7 +68,14 @@ impl RunFacts {
     }
 
     /// The identity of one row. `session` is what its worker did, where one was started.
-    pub(super) fn identity(&self, place: &Place, task: &Task, order_index: u32, started_at: Timestamp, session: Option<&Session>) -> RowIdentity {
+    pub(super) fn identity(
+        &self,
+        place: &Place,
+        task: &Task,
+        order_index: u32,
+        started_at: Timestamp,
+        session: Option<&Session>,
+    ) -> RowIdentity {
         RowIdentity {
             run: Run {
                 run_id: self.run_id.clone(),
@@ -128,7 +135,10 @@ impl RunFacts {
             mlx_version: runtime.mlx_version.clone().into(),
             mlx_commit: runtime.mlx_revision.as_deref().map(short_revision).into(),
             libmlx_sha256: runtime.mlx_library_sha256.clone().into(),
-            kernels: session.and_then(|session| session.loaded.as_ref()).and_then(|loaded| loaded.kernels.clone()).into(),
+            kernels: session
+                .and_then(|session| session.loaded.as_ref())
+                .and_then(|loaded| loaded.kernels.clone())
+                .into(),
         }
     }
 

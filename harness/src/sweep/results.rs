@@ -31,7 +31,8 @@ impl Results {
             Some(set) => set,
             none => none.insert(ResultSet::create(&self.folder, &self.name, self.provenance.clone())?),
         };
-        set.append(&row, samples).with_context(|| format!("the row of {} could not be kept", row.identity().checkpoint.model))?;
+        set.append(&row, samples)
+            .with_context(|| format!("the row of {} could not be kept", row.identity().checkpoint.model))?;
         self.rows.push(row);
         Ok(())
     }

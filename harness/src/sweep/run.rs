@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use jiff::{Timestamp, ZonedDateTime};
+use mlxcel_reports::measure::Sample;
 use mlxcel_reports::render;
 use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Row};
-use mlxcel_reports::measure::Sample;
 use mlxcel_reports::status::{Exclusion, Rule, Status};
 use mlxcel_reports::store::{Completeness, FileName};
 use serde_json::json;
@@ -65,11 +65,14 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
     guards::output_folder(&arguments.out)?;
     let program = match &arguments.worker_program {
         Some(path) => WorkerProgram::scripted(path.clone()),
-        None => WorkerProgram::this_executable().context("the system does not say where this executable lies")?,
+        None => {
+            WorkerProgram::this_executable().context("the system does not say where this executable lies")?
+        }
     };
     let hello = hello(&program, interrupt)?;
     if !program.foreign {
-        guards::same_program(&executable, &hello).map_err(|reason| anyhow!("{reason}; build it again and start anew"))?;
+        guards::same_program(&executable, &hello)
+            .map_err(|reason| anyhow!("{reason}; build it again and start anew"))?;
     }
     let backend = backend(&hello)?;
     let resolved = match resolve(arguments, named, backend, interrupt) {
@@ -79,7 +82,7 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
         }
         resolved => resolved?,
     };
-    let run = RunFacts { synthetic: resolved.synthetic, ..facts(arguments, &resolved, executable, tree, hello, backend)? };
+    let run = facts(arguments, &resolved, executable, tree, hello, backend);
     Sweep { arguments, interrupt, program, resolved, run }.carry_out()
 }
 
@@ -89,41 +92,56 @@ fn hello(program: &WorkerProgram, interrupt: &Interrupt) -> anyhow::Result<Hello
         INTRODUCTION,
         &mut Surroundings { program, interrupted: &|| interrupt.is_raised(), progress: &mut |_| {} },
     );
-    let said = session.ending.as_ref().map(|ending| tail(&ending.stderr, 600)).filter(|said| !said.is_empty());
+    let said =
+        session.ending.as_ref().map(|ending| tail(&ending.stderr, 600)).filter(|said| !said.is_empty());
     let said = said.map(|said| format!("; it said: {said}")).unwrap_or_default();
     match session {
         Session { hello: Some(hello), cut: None, .. } => Ok(hello),
-        Session { cut: Some((_, Cut::Failed(failure))), .. } => bail!("the worker cannot run: {}", failure.message),
-        Session { cut: Some((_, Cut::NotStarted(error))), .. } => {
-            Err(anyhow!(error)).with_context(|| format!("the worker {} cannot be started", program.path.display()))
+        Session { cut: Some((_, Cut::Failed(failure))), .. } => {
+            bail!("the worker cannot run: {}", failure.message)
         }
-        Session { cut: Some((_, Cut::Garbled(reason))), .. } => bail!("the worker does not keep to the protocol: {reason}{said}"),
+        Session { cut: Some((_, Cut::NotStarted(error))), .. } => Err(anyhow!(error))
+            .with_context(|| format!("the worker {} cannot be started", program.path.display())),
+        Session { cut: Some((_, Cut::Garbled(reason))), .. } => {
+            bail!("the worker does not keep to the protocol: {reason}{said}")
+        }
         Session { cut: Some((_, Cut::TimedOut(limit))), .. } => {
             bail!("the worker did not say who it is within {}{said}", crate::text::duration(limit))
         }
-        Session { cut: Some((_, Cut::Interrupted)), .. } => bail!(crate::exit::EndsWith(Exit::Interrupted, "interrupted".to_owned())),
+        Session { cut: Some((_, Cut::Interrupted)), .. } => {
+            bail!(crate::exit::EndsWith(Exit::Interrupted, "interrupted".to_owned()))
+        }
         Session { ending, .. } => {
-            let how = ending.map_or_else(|| "no end that could be observed".to_owned(), |ending| ending.describe());
+            let how =
+                ending.map_or_else(|| "no end that could be observed".to_owned(), |ending| ending.describe());
             bail!("the worker ended with {how} before it said who it is{said}")
         }
     }
 }
 
 fn backend(hello: &Hello) -> anyhow::Result<Backend> {
-    let name = hello.runtime.backend.as_deref().ok_or_else(|| anyhow!("the worker does not say which backend MLX runs on"))?;
+    let name = hello
+        .runtime
+        .backend
+        .as_deref()
+        .ok_or_else(|| anyhow!("the worker does not say which backend MLX runs on"))?;
     Ok(name.parse::<Backend>()?)
 }
 
-fn resolve(arguments: &SweepArgs, named: Option<(Vec<Place>, bool)>, backend: Backend, interrupt: &Interrupt) -> anyhow::Result<Resolved> {
+fn resolve(
+    arguments: &SweepArgs,
+    named: Option<(Vec<Place>, bool)>,
+    backend: Backend,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Resolved> {
     let by_default = named.is_none();
     let mut remarks = Vec::new();
-    let (places, single, synthetic) = match named {
-        Some((places, single)) => (places, single, false),
-        None => {
-            let DefaultModels { folders, synthetic, remark } = default_models::prepare(&|| interrupt.is_raised())?;
-            remarks.extend(remark);
-            (plan::listed(&folders), false, synthetic)
-        }
+    let (places, single, synthetic) = if let Some((places, single)) = named {
+        (places, single, false)
+    } else {
+        let DefaultModels { folders, synthetic, remark } = default_models::prepare(interrupt)?;
+        remarks.extend(remark);
+        (plan::listed(&folders), false, synthetic)
     };
     let (prompt_tokens, max_tokens, remark) = shape(&arguments.shape, by_default, backend);
     if let Some(remark) = remark {
@@ -136,9 +154,15 @@ fn resolve(arguments: &SweepArgs, named: Option<(Vec<Place>, bool)>, backend: Ba
 /// Prompt and generated tokens, and a remark where they are not the usual ones.
 fn shape(given: &ShapeArgs, default_models: bool, backend: Backend) -> (u64, u64, Option<String>) {
     let number = |value: Option<std::num::NonZeroU64>, default| value.map_or(default, std::num::NonZero::get);
-    if default_models && backend == Backend::Cpu && given.prompt_tokens.is_none() && given.max_tokens.is_none() {
+    if default_models
+        && backend == Backend::Cpu
+        && given.prompt_tokens.is_none()
+        && given.max_tokens.is_none()
+    {
         let (prompt, generated) = SMALL_SHAPE;
-        let remark = format!("small shape of the default models on the CPU backend: {prompt} prompt tokens, {generated} generated");
+        let remark = format!(
+            "small shape of the default models on the CPU backend: {prompt} prompt tokens, {generated} generated"
+        );
         return (prompt, generated, Some(remark));
     }
     (number(given.prompt_tokens, FULL_SHAPE.0), number(given.max_tokens, FULL_SHAPE.1), None)
@@ -151,10 +175,12 @@ fn facts(
     tree: TreeCheck,
     hello: Hello,
     backend: Backend,
-) -> anyhow::Result<RunFacts> {
+) -> RunFacts {
     let now = ZonedDateTime::now();
     let started_at = now.timestamp();
-    let unique = sha256_hex(format!("{} {} {}", started_at.as_nanosecond(), std::process::id(), executable.sha256).as_bytes());
+    let unique = sha256_hex(
+        format!("{} {} {}", started_at.as_nanosecond(), std::process::id(), executable.sha256).as_bytes(),
+    );
     let run_id = format!("{}-{}", started_at.strftime("%Y%m%dT%H%M%SZ"), unique.get(..8).unwrap_or_default());
     let settings = json!({
         "target": arguments.target,
@@ -170,7 +196,7 @@ fn facts(
         "planned": resolved.places.iter().map(|place| place.path.display().to_string()).collect::<Vec<_>>(),
         "remarks": resolved.remarks,
     });
-    Ok(RunFacts {
+    RunFacts {
         run_id,
         date: now.date(),
         started_at,
@@ -182,8 +208,8 @@ fn facts(
         environment: environment::that_matter(std::env::vars_os()),
         argv: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
         settings,
-        synthetic: false,
-    })
+        synthetic: resolved.synthetic,
+    }
 }
 
 /// A sweep under way.
@@ -209,9 +235,12 @@ impl Sweep<'_> {
         let outcome = self.measure_all(&mut results, &mut progress);
         progress.close();
         let (completeness, finished, exit) = match outcome {
-            Ok(LeftOff::AtTheEnd) => (Completeness::Complete, results.complete()?, exit_of_rows(results.rows())),
+            Ok(LeftOff::AtTheEnd) => {
+                (Completeness::Complete, results.complete()?, exit_of_rows(results.rows()))
+            }
             Ok(LeftOff::Interrupted(at)) => {
-                let left: Vec<&str> = self.resolved.places.iter().skip(at).map(|place| place.model.as_str()).collect();
+                let left: Vec<&str> =
+                    self.resolved.places.iter().skip(at).map(|place| place.model.as_str()).collect();
                 let reason = format!("interrupted; not measured: {}", left.join(", "));
                 let finished = results.finish_partial(&reason)?;
                 (Completeness::Partial { reason: Some(reason), torn: false }, finished, Exit::Interrupted)
@@ -228,7 +257,11 @@ impl Sweep<'_> {
         match finished {
             Some(finished) => {
                 self.show(results.rows(), &completeness)?;
-                complain(&format!("wrote {} ({} rows), its samples and its provenance", finished.csv.display(), finished.rows));
+                complain(&format!(
+                    "wrote {} ({} rows), its samples and its provenance",
+                    finished.csv.display(),
+                    finished.rows
+                ));
             }
             None => complain("interrupted before the first row; nothing was written"),
         }
@@ -251,13 +284,21 @@ impl Sweep<'_> {
     }
 
     /// The row of one place; `None` when the sweep was interrupted meanwhile.
-    fn row(&self, index: usize, place: &Place, progress: &mut SweepProgress) -> anyhow::Result<Option<(AnyRow, Vec<Sample>)>> {
+    fn row(
+        &self,
+        index: usize,
+        place: &Place,
+        progress: &mut SweepProgress,
+    ) -> anyhow::Result<Option<(AnyRow, Vec<Sample>)>> {
         let started_at = Timestamp::now();
         let order_index = u32::try_from(index).unwrap_or(u32::MAX);
         let task = self.task(place.path.clone());
         if let Action::Record(exclusion, detail) = &place.action {
             let identity = self.run.identity(place, &task, order_index, started_at, None);
-            return Ok(Some((Row::excluded(identity, None, exclusion.clone(), detail.clone(), &[]).into(), Vec::new())));
+            return Ok(Some((
+                Row::excluded(identity, None, exclusion.clone(), detail.clone(), &[]).into(),
+                Vec::new(),
+            )));
         }
         let session = measure(
             &task,
@@ -276,9 +317,13 @@ impl Sweep<'_> {
         let identity = self.run.identity(place, &task, order_index, started_at, Some(&session));
         let load_nanos = session.loaded.as_ref().map(|loaded| loaded.load_nanos);
         let row = match judged.exclusion {
-            Some(exclusion) => self.excluded(identity, load_nanos, exclusion, &judged.detail, &judged.samples),
+            Some(exclusion) => {
+                self.excluded(identity, load_nanos, exclusion, &judged.detail, &judged.samples)
+            }
             None => match Row::measured(identity.clone(), load_nanos, &judged.samples) {
-                Err(broken) => self.excluded(identity, load_nanos, broken.rule.into(), &broken.detail, &judged.samples),
+                Err(broken) => {
+                    self.excluded(identity, load_nanos, broken.rule.into(), &broken.detail, &judged.samples)
+                }
                 Ok(row) => self.vouched(row.with_detail(self.detail(&judged.detail)), &judged, &session),
             },
         };
@@ -337,7 +382,11 @@ impl Sweep<'_> {
         let model = self.resolved.places.first().map(|place| place.model.clone());
         FileName {
             backend: self.run.backend,
-            hw: self.run.machine.hardware(self.run.backend).map_or_else(|| "unknown".to_owned(), |hardware| short_name(&hardware)),
+            hw: self
+                .run
+                .machine
+                .hardware(self.run.backend)
+                .map_or_else(|| "unknown".to_owned(), |hardware| short_name(&hardware)),
             date: self.run.date,
             suffix: self.arguments.suffix.clone(),
             single_model: model.filter(|_| self.resolved.single),
@@ -374,14 +423,21 @@ fn summary(row: &AnyRow) -> String {
     match row.as_measured() {
         Some(measured) => {
             let figures = measured.figures();
-            format!("prefill {} tok/s, decode {} tok/s", rate(figures.prefill().tok_s()), rate(figures.decode().tok_s()))
+            format!(
+                "prefill {} tok/s, decode {} tok/s",
+                rate(figures.prefill().tok_s()),
+                rate(figures.decode().tok_s())
+            )
         }
         None => format!("{} {}", row.status(), row.detail().unwrap_or_default()),
     }
 }
 
 fn terminal_width() -> Option<u16> {
-    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col).filter(|columns| *columns > 0)
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| size.ws_col)
+        .filter(|columns| *columns > 0)
 }
 
 fn join(one: &str, other: &str) -> String {

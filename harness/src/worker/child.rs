@@ -150,9 +150,15 @@ impl Worker {
             _ => Err(io::Error::other("the worker's pipes are missing")),
         };
         match connected {
-            Ok((stdin, events, stderr)) => {
-                Ok(Self { child, stdin: Some(stdin), events, stderr, oom_kills_before, status: None, ended: false })
-            }
+            Ok((stdin, events, stderr)) => Ok(Self {
+                child,
+                stdin: Some(stdin),
+                events,
+                stderr,
+                oom_kills_before,
+                status: None,
+                ended: false,
+            }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -225,7 +231,8 @@ impl Worker {
         let _ = self.child.kill();
         self.status = self.child.wait().ok();
         self.ended = true;
-        let oom_kills = self.oom_kills_before.zip(kernel_oom_kills()).map(|(before, after)| after.saturating_sub(before));
+        let oom_kills =
+            self.oom_kills_before.zip(kernel_oom_kills()).map(|(before, after)| after.saturating_sub(before));
         Ending { status: self.status, stderr: self.stderr.finish(), oom_kills }
     }
 }

@@ -12,7 +12,8 @@ pub fn kernel_oom_kills() -> Option<u64> {
         fs::read_to_string(format!("/sys/fs/cgroup/{path}/memory.events")).ok()
     });
     let system = fs::read_to_string("/proc/vmstat").ok();
-    let counts: Vec<u64> = [group, system].into_iter().flatten().filter_map(|text| counter(&text, "oom_kill")).collect();
+    let counts: Vec<u64> =
+        [group, system].into_iter().flatten().filter_map(|text| counter(&text, "oom_kill")).collect();
     // Either one rising is evidence, so the sum does.
     (!counts.is_empty()).then(|| counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)))
 }
@@ -40,9 +41,11 @@ pub fn says_out_of_memory(message: &str) -> bool {
         "cumemalloc failed",
     ];
     let message = message.to_lowercase();
-    let rust_allocator = message
-        .match_indices("memory allocation of ")
-        .any(|(at, found)| message.get(at + found.len()..).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit())));
+    let rust_allocator = message.match_indices("memory allocation of ").any(|(at, found)| {
+        message
+            .get(at + found.len()..)
+            .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+    });
     rust_allocator || WORDS.iter().any(|words| message.contains(words))
 }
 

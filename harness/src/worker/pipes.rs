@@ -25,7 +25,9 @@ pub(super) enum Incoming {
 /// Starts reading events. The channel closes with the pipe.
 pub(super) fn read_events(stdout: impl Read + Send + 'static) -> std::io::Result<Receiver<Incoming>> {
     let (sender, receiver) = sync_channel(64);
-    thread::Builder::new().name("worker-stdout".to_owned()).spawn(move || pump(BufReader::new(stdout), &sender))?;
+    thread::Builder::new()
+        .name("worker-stdout".to_owned())
+        .spawn(move || pump(BufReader::new(stdout), &sender))?;
     Ok(receiver)
 }
 

@@ -119,7 +119,11 @@ struct Talk<'a, 'b> {
 
 type Step<T> = Result<T, (Stage, Cut)>;
 
-fn converse(around: &mut Surroundings<'_>, timeout: Duration, body: impl FnOnce(&mut Talk<'_, '_>) -> Step<()>) -> Session {
+fn converse(
+    around: &mut Surroundings<'_>,
+    timeout: Duration,
+    body: impl FnOnce(&mut Talk<'_, '_>) -> Step<()>,
+) -> Session {
     (around.progress)(Progress::Step(Stage::Start, 0));
     let worker = match Worker::start(around.program) {
         Ok(worker) => worker,

@@ -5,7 +5,10 @@ pub(super) fn processor(cpuinfo: &str) -> Option<String> {
     // The first core stands for all.
     let field = |wanted: &str| {
         let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(name, _)| name.trim() == wanted).map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+        fields
+            .find(|(name, _)| name.trim() == wanted)
+            .map(|(_, value)| value.trim())
+            .filter(|value| !value.is_empty())
     };
     if let Some(name) = ["model name", "Model", "Hardware"].into_iter().find_map(field) {
         return Some(tidy(name));
@@ -26,7 +29,10 @@ pub(super) fn processor(cpuinfo: &str) -> Option<String> {
 fn tidy(name: &str) -> String {
     let name = name.replace("(R)", "").replace("(TM)", "").replace("(tm)", "");
     let name = name.split(" @ ").next().unwrap_or_default();
-    name.split_whitespace().filter(|word| *word != "CPU" && *word != "Processor").collect::<Vec<_>>().join(" ")
+    name.split_whitespace()
+        .filter(|word| *word != "CPU" && *word != "Processor")
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

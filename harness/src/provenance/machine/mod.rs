@@ -109,7 +109,8 @@ fn host_id() -> Option<String> {
     #[cfg(target_os = "macos")]
     let id = macos::platform_uuid();
     #[cfg(not(target_os = "macos"))]
-    let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"].iter().find_map(|path| fs::read_to_string(path).ok());
+    let id =
+        ["/etc/machine-id", "/var/lib/dbus/machine-id"].iter().find_map(|path| fs::read_to_string(path).ok());
     let id = id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty() && id != "uninitialized")?;
     // Salted, so that it is not the digest by which others may know the machine; cut, since it only tells few hosts apart.
     sha256_hex(format!("mlxcel-bench host {id}").as_bytes()).get(..16).map(str::to_owned)
@@ -123,14 +124,26 @@ mod tests {
     fn this_machine_has_memory_cores_and_a_system() {
         let machine = Machine::this();
         assert!(machine.memory_bytes.is_some_and(|bytes| bytes > 1 << 28), "{machine:?}");
-        assert!(machine.logical_cores.is_some() && machine.os.is_some() && machine.kernel_version.is_some(), "{machine:?}");
+        assert!(
+            machine.logical_cores.is_some() && machine.os.is_some() && machine.kernel_version.is_some(),
+            "{machine:?}"
+        );
     }
 
     #[test]
     fn on_cuda_the_gpu_is_the_device_and_elsewhere_the_chip() {
-        let gpu = Gpu { name: "NVIDIA H200".to_owned(), memory_bytes: Some(3), driver: Some("580.1".to_owned()), count: 1 };
-        let machine =
-            Machine { chip: Some("AMD EPYC".to_owned()), memory_bytes: Some(24 << 30), gpu: Some(gpu), ..Machine::default() };
+        let gpu = Gpu {
+            name: "NVIDIA H200".to_owned(),
+            memory_bytes: Some(3),
+            driver: Some("580.1".to_owned()),
+            count: 1,
+        };
+        let machine = Machine {
+            chip: Some("AMD EPYC".to_owned()),
+            memory_bytes: Some(24 << 30),
+            gpu: Some(gpu),
+            ..Machine::default()
+        };
         assert_eq!(machine.hardware(Backend::Cuda).as_deref(), Some("NVIDIA_H200_24GB"));
         assert_eq!(machine.hardware(Backend::Cpu).as_deref(), Some("AMD_EPYC_24GB"));
         assert_eq!(machine.device_memory_bytes(Backend::Cuda), Some(3));

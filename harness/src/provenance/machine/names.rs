@@ -49,14 +49,19 @@ pub fn hardware_string(chip: &str, memory_bytes: Option<u64>) -> Option<String> 
 /// The short name for file names: of well-known chips their own, else the hardware string in lower case, without what file names
 /// should not hold, cut to 20 characters.
 pub fn short_name(hardware: &str) -> String {
-    let letters: String = hardware.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let letters: String =
+        hardware.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     if let Some((_, name)) = SHORT.iter().find(|(contained, _)| letters.contains(contained)) {
         return (*name).to_owned();
     }
     let slug: String = hardware
         .to_lowercase()
         .chars()
-        .map(|character| if character.is_ascii_alphanumeric() || "._-".contains(character) { character } else { '_' })
+        .map(
+            |character| {
+                if character.is_ascii_alphanumeric() || "._-".contains(character) { character } else { '_' }
+            },
+        )
         .take(LONGEST)
         .collect();
     let slug = slug.trim_matches(['_', '.', '-']);

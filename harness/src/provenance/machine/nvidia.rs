@@ -31,7 +31,8 @@ fn parse(listing: &str) -> Option<Gpu> {
     let lines: Vec<&str> = listing.lines().filter(|line| !line.trim().is_empty()).collect();
     let mut fields = lines.first()?.split(',').map(str::trim);
     let name = fields.next().filter(|name| !name.is_empty())?;
-    let memory_bytes = fields.next().and_then(|mebibytes| mebibytes.parse::<u64>().ok()?.checked_mul(1 << 20));
+    let memory_bytes =
+        fields.next().and_then(|mebibytes| mebibytes.parse::<u64>().ok()?.checked_mul(1 << 20));
     let driver = fields.next().filter(|driver| !driver.is_empty()).map(str::to_owned);
     let name = if name.starts_with("NVIDIA") { name.to_owned() } else { format!("NVIDIA {name}") };
     Some(Gpu { name, memory_bytes, driver, count: lines.len() })
@@ -57,7 +58,10 @@ mod tests {
 
     #[test]
     fn memory_that_is_not_reported_is_unknown() {
-        assert_eq!(parse("GB10, [N/A], 580.95\n").map(|gpu| (gpu.name, gpu.memory_bytes)), Some(("NVIDIA GB10".to_owned(), None)));
+        assert_eq!(
+            parse("GB10, [N/A], 580.95\n").map(|gpu| (gpu.name, gpu.memory_bytes)),
+            Some(("NVIDIA GB10".to_owned(), None))
+        );
         assert_eq!(parse("\n"), None);
     }
 }
