@@ -1,7 +1,5 @@
 //! Embeds what the harness is built from, and lets the binary find the MLX library where the runtime found it.
 
-#![expect(clippy::print_stdout, reason = "a build script speaks to Cargo on stdout")]
-
 use std::env;
 
 fn main() {
