@@ -56,7 +56,10 @@ impl SafetensorsSource {
                 continue;
             }
             let mut axes = entry.shape.clone();
-            if quantized && let (Some(spec), Some(last)) = (layer_spec(folder, module), axes.last_mut()) {
+            if quantized
+                && name.ends_with(".weight")
+                && let (Some(spec), Some(last)) = (layer_spec(folder, module), axes.last_mut())
+            {
                 *last = last.saturating_mul(32) / spec.bits as usize;
             }
             found.push((name.clone(), axes));
