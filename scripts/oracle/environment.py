@@ -74,7 +74,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"waiting for another run that is making the oracle's environment ({path})", file=sys.stderr)
+            print(f"waiting for another run that holds {path}", file=sys.stderr)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

@@ -58,9 +58,10 @@ def prefill(model: Any, ids: list[int]) -> tuple[list[Any], mx.array]:
     return cache, step(model, cache, ids[-1:])
 
 
-def record(checkpoint: Path, lengths: list[int]) -> tuple[dict[str, mx.array], dict[str, str]]:
+def record(
+    model: Any, config: dict[str, Any], lengths: list[int], decodes: dict[int, tuple[int, int]] = DECODES
+) -> tuple[dict[str, mx.array], dict[str, str]]:
     """Return the tensors and the metadata of one checkpoint's file."""
-    model, config = load_model(checkpoint, strict=True)
     vocab_size = config["vocab_size"]
     tensors: dict[str, mx.array] = {}
     for length in lengths:
@@ -68,7 +69,7 @@ def record(checkpoint: Path, lengths: list[int]) -> tuple[dict[str, mx.array], d
         cache, logits = prefill(model, ids)
         tensors[f"prompt_{length}.ids"] = mx.array(ids, dtype=mx.int32)
         tensors[f"prompt_{length}.logits"] = logits
-        greedy, drawn = DECODES.get(length, (0, 0))
+        greedy, drawn = decodes.get(length, (0, 0))
         if greedy + drawn > 0:
             fed, rows = [], []
             for token in [None] * greedy + random_ids(drawn, vocab_size, 10_000 + length):
@@ -78,7 +79,7 @@ def record(checkpoint: Path, lengths: list[int]) -> tuple[dict[str, mx.array], d
             tensors[f"decode_{length}.ids"] = mx.array(fed, dtype=mx.int32)
             tensors[f"decode_{length}.logits"] = mx.stack(rows)
     if not all(mx.all(mx.isfinite(value)).item() for name, value in tensors.items() if name.endswith("logits")):
-        raise ValueError(f"{checkpoint}: the oracle's logits are not finite: the checkpoint is of no use")
+        raise ValueError("the oracle's logits are not finite: the checkpoint is of no use")
     return tensors, {**shared.versions(), "prefill_step": str(PREFILL_STEP), "model_type": config["model_type"]}
 
 
@@ -92,7 +93,7 @@ def main() -> int:
     if min(arguments.lengths) < 1:
         parser.error("a prompt has at least one token")
     try:
-        tensors, metadata = record(arguments.checkpoint, arguments.lengths)
+        tensors, metadata = record(*load_model(arguments.checkpoint, strict=True), arguments.lengths)
     except (ValueError, OSError, KeyError) as fault:
         print(f"error: {arguments.checkpoint}: {fault}", file=sys.stderr)
         return shared.FAULT

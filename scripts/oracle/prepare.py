@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from mlx_lm.utils import load_model
+
 import environment
 import logits
 import shared
@@ -41,7 +43,8 @@ def prepare(out: Path) -> None:
         if not folder.is_dir():
             tiny_checkpoints.make(variant, folder)
         if not file.is_file():
-            shared.save_tensors(file, *logits.record(folder, list(variant.prompt_lengths)))
+            model, config = load_model(folder, strict=True)
+            shared.save_tensors(file, *logits.record(model, config, list(variant.prompt_lengths)))
             print(f"oracle: {variant.name}: {time.monotonic() - started:.1f} s", file=sys.stderr)
     shared.write_json(manifest, {**expected, "versions": shared.versions()})
 

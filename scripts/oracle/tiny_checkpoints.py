@@ -155,10 +155,12 @@ def make(variant: Variant, folder: Path) -> None:
 def describe(variant: Variant) -> dict[str, Any]:
     """Return the variant's line of ``manifest.json``."""
     quantized = variant.quantized
+    scaling = variant.config.get("rope_scaling") or {}
     return {
         "name": variant.name,
         "model_type": variant.config["model_type"],
         "dtype": variant.dtype,
+        "rope_type": scaling.get("rope_type", scaling.get("type", "default")),
         "quantization": None
         if quantized is None
         else {"mode": quantized.mode, "bits": quantized.bits, "group_size": quantized.group_size},
