@@ -6,11 +6,7 @@ fn main() {
     mlxcel_build_stamp::emit(&["Cargo.toml", "Cargo.lock", ".cargo", "runtime", "catalog"]);
 
     let lock = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
-    if let Some(version) = std::fs::read_to_string(lock)
-        .ok()
-        .as_deref()
-        .and_then(mlx_rs_version)
-    {
+    if let Some(version) = std::fs::read_to_string(lock).ok().as_deref().and_then(mlx_rs_version) {
         println!("cargo::rustc-env=MLXCEL_MLX_RS_VERSION={version}");
     }
 
@@ -28,8 +24,6 @@ fn main() {
 
 /// The version of mlx-rs that the lock file names.
 fn mlx_rs_version(lock: &str) -> Option<&str> {
-    let entry = lock
-        .split("[[package]]")
-        .find(|entry| entry.contains("\nname = \"mlx-rs\"\n"))?;
+    let entry = lock.split("[[package]]").find(|entry| entry.contains("\nname = \"mlx-rs\"\n"))?;
     entry.split("version = \"").nth(1)?.split('"').next()
 }

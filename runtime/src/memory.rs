@@ -11,16 +11,12 @@ pub fn reset_peak() {
 
 /// The most bytes of arrays in use at once since [`reset_peak`]; `None` where MLX does not say.
 pub fn peak_bytes() -> Option<u64> {
-    memory::peak_memory()
-        .ok()
-        .and_then(|bytes| u64::try_from(bytes).ok())
+    memory::peak_memory().ok().and_then(|bytes| u64::try_from(bytes).ok())
 }
 
 /// Bytes of arrays in use now.
 pub fn active_bytes() -> Option<u64> {
-    memory::active_memory()
-        .ok()
-        .and_then(|bytes| u64::try_from(bytes).ok())
+    memory::active_memory().ok().and_then(|bytes| u64::try_from(bytes).ok())
 }
 
 /// Gives freed buffers that MLX keeps for reuse back to the system.

@@ -77,10 +77,7 @@ pub struct SequenceState {
 impl SequenceState {
     /// Tokens seen so far.
     pub fn offset(&self) -> usize {
-        self.caches
-            .first()
-            .and_then(|cache| usize::try_from(cache.offset()).ok())
-            .unwrap_or(0)
+        self.caches.first().and_then(|cache| usize::try_from(cache.offset()).ok()).unwrap_or(0)
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
@@ -96,15 +93,10 @@ impl LoadedModel {
         let mut weights = Weights::open(&folder)?;
         let loaded = models::load(&folder, &mut weights)?;
         let arrays = weights.finish(&folder)?;
-        read(&arrays, folder.weight_bytes(), on_progress).map_err(|source| LoadError::Mlx {
-            path: folder.path().as_path().to_path_buf(),
-            source,
-        })?;
+        read(&arrays, folder.weight_bytes(), on_progress)
+            .map_err(|source| LoadError::Mlx { path: folder.path().as_path().to_path_buf(), source })?;
         let summary = ModelSummary::new(&folder, &loaded);
-        Ok(Self {
-            architecture: loaded.architecture,
-            summary,
-        })
+        Ok(Self { architecture: loaded.architecture, summary })
     }
 
     /// What the checkpoint holds.
@@ -114,14 +106,7 @@ impl LoadedModel {
 
     /// A fresh sequence.
     pub fn new_sequence(&self) -> SequenceState {
-        SequenceState {
-            caches: self
-                .architecture
-                .cache_kinds()
-                .into_iter()
-                .map(Cache::new)
-                .collect(),
-        }
+        SequenceState { caches: self.architecture.cache_kinds().into_iter().map(Cache::new).collect() }
     }
 
     /// The logits after `ids` (`[1, length]`, any integer type): `[1, 1 or length, vocabulary]`, not yet evaluated.
@@ -166,20 +151,12 @@ impl ModelSummary {
     fn new(folder: &CheckpointFolder, loaded: &models::Loaded) -> Self {
         let config = folder.config();
         let parameters = parameters(folder);
-        let weight_bytes = folder
-            .tensors()
-            .values()
-            .map(|(_, entry)| entry.range.end - entry.range.start)
-            .sum();
+        let weight_bytes =
+            folder.tensors().values().map(|(_, entry)| entry.range.end - entry.range.start).sum();
         let floats: BTreeSet<_> = folder
             .tensors()
             .values()
-            .filter(|(_, entry)| {
-                matches!(
-                    entry.dtype,
-                    Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64
-                )
-            })
+            .filter(|(_, entry)| matches!(entry.dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64))
             .map(|(_, entry)| (std::cmp::Reverse(entry.dtype.bytes()), entry.dtype.name()))
             .collect();
         Self {
@@ -187,16 +164,11 @@ impl ModelSummary {
             parameters,
             weight_bytes,
             bits_per_weight: 8.0 * weight_bytes as f64 / parameters.max(1) as f64,
-            context_length: loaded
-                .context_length
-                .and_then(|length| usize::try_from(length).ok()),
+            context_length: loaded.context_length.and_then(|length| usize::try_from(length).ok()),
             vocab_size: usize::try_from(loaded.vocab_size).unwrap_or(0),
             eos_token_ids: eos_token_ids(folder),
             quantization: config.quantization().map(QuantizationSummary::new),
-            float_dtypes: floats
-                .into_iter()
-                .map(|(_, name)| name.to_lowercase())
-                .collect(),
+            float_dtypes: floats.into_iter().map(|(_, name)| name.to_lowercase()).collect(),
             synthetic: config.raw().contains_key(SYNTHETIC_KEY),
         }
     }
@@ -214,11 +186,7 @@ impl QuantizationSummary {
 }
 
 /// Evaluates the arrays one shard's worth at a time, so that progress can be told.
-fn read(
-    arrays: &[Array],
-    total_bytes: u64,
-    on_progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), Exception> {
+fn read(arrays: &[Array], total_bytes: u64, on_progress: &mut dyn FnMut(u64, u64)) -> Result<(), Exception> {
     let mut done = 0_u64;
     on_progress(0, total_bytes);
     for batch in arrays.chunks(16) {
@@ -231,30 +199,22 @@ fn read(
 
 /// Numbers in all weights: a packed matrix counts what it unpacks to, its scales and biases nothing.
 fn parameters(folder: &CheckpointFolder) -> u64 {
-    let tensors: BTreeMap<&str, _> = folder
-        .tensors()
-        .iter()
-        .map(|(name, (_, entry))| (name.as_str(), entry))
-        .collect();
+    let tensors: BTreeMap<&str, _> =
+        folder.tensors().iter().map(|(name, (_, entry))| (name.as_str(), entry)).collect();
     let count = |shape: &[usize]| shape.iter().map(|&size| size as u64).product::<u64>();
     tensors
         .iter()
         .map(|(name, entry)| {
             let layer = name.rsplit_once('.').map_or(*name, |(layer, _)| layer);
             let scaled = tensors.contains_key(format!("{layer}.scales").as_str());
-            let bits = folder.config().quantization().and_then(|quantization| {
-                match quantization.for_layer(layer) {
-                    mlxcel_catalog::config::LayerQuantization::Quantized(spec) => {
-                        Some(u64::from(spec.bits))
-                    }
+            let bits =
+                folder.config().quantization().and_then(|quantization| match quantization.for_layer(layer) {
+                    mlxcel_catalog::config::LayerQuantization::Quantized(spec) => Some(u64::from(spec.bits)),
                     mlxcel_catalog::config::LayerQuantization::Dense => None,
-                }
-            });
+                });
             match (scaled, bits) {
                 (true, Some(_)) if name.ends_with(".scales") || name.ends_with(".biases") => 0,
-                (true, Some(bits)) if entry.dtype == Dtype::U32 => {
-                    count(&entry.shape) * 32 / bits.max(1)
-                }
+                (true, Some(bits)) if entry.dtype == Dtype::U32 => count(&entry.shape) * 32 / bits.max(1),
                 _ => count(&entry.shape),
             }
         })
@@ -263,10 +223,9 @@ fn parameters(folder: &CheckpointFolder) -> u64 {
 
 /// Every id that the config or the generation config calls an end of sequence, in ascending order.
 fn eos_token_ids(folder: &CheckpointFolder) -> Vec<u32> {
-    let generation =
-        std::fs::read_to_string(folder.path().as_path().join("generation_config.json"))
-            .ok()
-            .and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let generation = std::fs::read_to_string(folder.path().as_path().join("generation_config.json"))
+        .ok()
+        .and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let ids = |value: Option<&Value>| -> Vec<u32> {
         match value {
             Some(Value::Array(ids)) => ids.iter().filter_map(as_id).collect(),
@@ -276,9 +235,7 @@ fn eos_token_ids(folder: &CheckpointFolder) -> Vec<u32> {
     };
     let of_config = |config: &Config| ids(config.raw().get("eos_token_id"));
     let mut all: BTreeSet<u32> = of_config(folder.config()).into_iter().collect();
-    all.extend(ids(generation
-        .as_ref()
-        .and_then(|generation| generation.get("eos_token_id"))));
+    all.extend(ids(generation.as_ref().and_then(|generation| generation.get("eos_token_id"))));
     all.into_iter().collect()
 }
 

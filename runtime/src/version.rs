@@ -91,9 +91,7 @@ impl MlxInfo {
             backend: Backend::current(),
             revision: version.as_deref().map(revision_of),
             version,
-            library_sha256: library_path
-                .as_deref()
-                .and_then(|path| digest_file(path).ok()),
+            library_sha256: library_path.as_deref().and_then(|path| digest_file(path).ok()),
             library_path,
             pinned_version: mlx_sys::PINNED_MLX_VERSION.to_owned(),
             dir_override: mlx_sys::MLX_DIR_OVERRIDE.map(str::to_owned),
@@ -106,15 +104,11 @@ impl MlxInfo {
 impl BuildInfo {
     /// Describes the running binary, whose own build script made `build`.
     pub fn of_running_binary(build: BuildStamp) -> Self {
-        let executable_path = env::current_exe()
-            .ok()
-            .map(|path| path.canonicalize().unwrap_or(path));
+        let executable_path = env::current_exe().ok().map(|path| path.canonicalize().unwrap_or(path));
         Self {
             build,
             mlx: MlxInfo::of_loaded_library(),
-            executable_sha256: executable_path
-                .as_deref()
-                .and_then(|path| digest_file(path).ok()),
+            executable_sha256: executable_path.as_deref().and_then(|path| digest_file(path).ok()),
             executable_path,
         }
     }
@@ -128,9 +122,7 @@ pub fn runtime_stamp() -> Result<BuildStamp, StampParseError> {
 /// A development build's version ends in `+` and its commit; a release's tag is its version behind a `v`.
 fn revision_of(version: &str) -> String {
     match version.split_once('+') {
-        Some((_, commit))
-            if commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
-        {
+        Some((_, commit)) if commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
             commit.to_owned()
         }
         _ if version == mlx_sys::PINNED_MLX_VERSION => mlx_sys::PINNED_MLX_TAG.to_owned(),
@@ -145,10 +137,7 @@ mod tests {
     #[test]
     fn a_release_is_named_by_its_tag_and_a_development_build_by_its_commit() {
         assert_eq!(revision_of("0.32.2"), "v0.32.2");
-        assert_eq!(
-            revision_of("0.33.0.dev20261101+9a795735c0ff"),
-            "9a795735c0ff"
-        );
+        assert_eq!(revision_of("0.33.0.dev20261101+9a795735c0ff"), "9a795735c0ff");
         assert_eq!(revision_of("0.31.0"), "v0.31.0");
     }
 
@@ -158,12 +147,9 @@ mod tests {
         if mlx.dir_override.is_none() {
             assert_eq!(mlx.version.as_deref(), Some(mlx_sys::PINNED_MLX_VERSION));
         }
-        let path = mlx
-            .library_path
-            .expect("OK because the loader knows its files");
+        let path = mlx.library_path.expect("OK because the loader knows its files");
         assert!(
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("libmlx")),
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libmlx")),
             "{}",
             path.display()
         );

@@ -206,6 +206,7 @@ impl Served {
             max_tokens: size(request.max_tokens)?,
             prefill_chunk: size(request.prefill_chunk)?,
             eos: if request.suppress_eos { EosPolicy::Suppress } else { EosPolicy::Stop },
+            eos_token_ids: self.tokenizer.eos_token_ids().to_vec(),
             ..GenerateOptions::default()
         };
         // Nothing of the last generation is left to do, and its buffers are not reused: each repetition begins alike.

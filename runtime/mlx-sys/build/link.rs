@@ -54,12 +54,9 @@ fn lay_beside(profile_dir: &Path, build: &MlxBuild) -> Result<(), String> {
 
 /// A shared library, or the compiled Metal kernels that MLX looks for beside its library.
 fn is_library(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    path.is_file()
-        && (name.ends_with(".so")
-            || name.contains(".so.")
-            || name.ends_with(".dylib")
-            || name.ends_with(".metallib"))
+    let versioned = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so."));
+    let suffix = path.extension().unwrap_or_default();
+    path.is_file() && (versioned || ["so", "dylib", "metallib"].iter().any(|library| suffix == *library))
 }
 
 /// The library's file name on the target.

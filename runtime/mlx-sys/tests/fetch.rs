@@ -1,5 +1,10 @@
 //! The build script's fetching, against a Python that answers as told.
-#![allow(missing_docs, dead_code, reason = "the build script's modules are used in part")]
+#![allow(
+    missing_docs,
+    dead_code,
+    clippy::print_stdout,
+    reason = "the build script's modules are used in part"
+)]
 
 #[path = "../build/fetch.rs"]
 mod fetch;

@@ -30,9 +30,7 @@ pub(crate) struct Attention {
 impl Attention {
     pub(crate) fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
         let (batch, length) = (x.dim(0), x.dim(1));
-        let split = |projected: Array, heads: i32| {
-            projected.reshape(&[batch, length, heads, self.head_dim])
-        };
+        let split = |projected: Array, heads: i32| projected.reshape(&[batch, length, heads, self.head_dim]);
         let normalize = |norm: Option<&RmsNorm>, heads: Array| match norm {
             Some(norm) => norm.forward(&heads),
             None => Ok(heads),
@@ -56,11 +54,8 @@ impl Attention {
             Mask::Array(mask) => Some(ScaledDotProductAttentionMask::Array(mask)),
         };
         let attended = scaled_dot_product_attention(queries, keys, values, self.scale, mask, None)?;
-        let joined = attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[
-            batch,
-            length,
-            self.heads * self.head_dim,
-        ])?;
+        let joined =
+            attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[batch, length, self.heads * self.head_dim])?;
         self.o_proj.forward(&joined)
     }
 }

@@ -15,38 +15,19 @@ pub(crate) struct Embedding {
 
 impl Embedding {
     pub(crate) fn dense(table: Array) -> Self {
-        Self {
-            weight: Weight::dense(&table),
-            table: Some(table),
-        }
+        Self { weight: Weight::dense(&table), table: Some(table) }
     }
 
     pub(crate) fn quantized(weight: Weight) -> Self {
-        Self {
-            weight,
-            table: None,
-        }
+        Self { weight, table: None }
     }
 
     /// The rows of `ids` (`[batch, length]`): `[batch, length, hidden]`.
     pub(crate) fn forward(&self, ids: &Array) -> Result<Array> {
         match (&self.table, &self.weight) {
-            (Some(table), _) | (None, Weight::Dense { transposed: table }) => {
-                take_axis(table, ids, 0)
-            }
-            (
-                None,
-                Weight::Quantized {
-                    packed,
-                    scales,
-                    biases,
-                    spec,
-                },
-            ) => {
-                let biases = biases
-                    .as_ref()
-                    .map(|biases| take_axis(biases, ids, 0))
-                    .transpose()?;
+            (Some(table), _) | (None, Weight::Dense { transposed: table }) => take_axis(table, ids, 0),
+            (None, Weight::Quantized { packed, scales, biases, spec }) => {
+                let biases = biases.as_ref().map(|biases| take_axis(biases, ids, 0)).transpose()?;
                 mlx::dequantize(
                     &take_axis(packed, ids, 0)?,
                     &take_axis(scales, ids, 0)?,

@@ -26,8 +26,7 @@ impl GatedMlp {
     pub(crate) fn forward(&self, x: &Array) -> Result<Array> {
         let gate = self.gate_proj.forward(x)?;
         let gate = self.activation.apply(&gate)?;
-        self.down_proj
-            .forward(&gate.multiply(self.up_proj.forward(x)?)?)
+        self.down_proj.forward(&gate.multiply(self.up_proj.forward(x)?)?)
     }
 }
 
@@ -40,11 +39,8 @@ impl Activation {
                 // Scalars in the input's own type, so that half-precision activations are not promoted.
                 let scalar = |value: f32| Array::from_f32(value).as_dtype(dtype);
                 let cubic = x.power(Array::from_int(3))?.multiply(scalar(0.044_715)?)?;
-                let inner = x
-                    .add(cubic)?
-                    .multiply(scalar((2.0 / std::f32::consts::PI).sqrt())?)?;
-                x.multiply(scalar(0.5)?)?
-                    .multiply(ops::tanh(inner)?.add(scalar(1.0)?)?)
+                let inner = x.add(cubic)?.multiply(scalar((2.0 / std::f32::consts::PI).sqrt())?)?;
+                x.multiply(scalar(0.5)?)?.multiply(ops::tanh(inner)?.add(scalar(1.0)?)?)
             }
         }
     }

@@ -33,15 +33,8 @@ pub(crate) struct PreNormLayer {
 
 impl PreNormLayer {
     fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
-        let attended = x.add(self.self_attn.forward(
-            &self.input_layernorm.forward(x)?,
-            mask,
-            cache,
-        )?)?;
-        attended.add(
-            self.mlp
-                .forward(&self.post_attention_layernorm.forward(&attended)?)?,
-        )
+        let attended = x.add(self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache)?)?;
+        attended.add(self.mlp.forward(&self.post_attention_layernorm.forward(&attended)?)?)
     }
 }
 

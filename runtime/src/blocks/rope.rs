@@ -45,14 +45,12 @@ impl RopeConfig {
         };
         let parameters = object("rope_parameters")?;
         let scaling = object("rope_scaling")?.or_else(|| parameters.clone());
-        let theta = config
-            .get("rope_theta")
-            .or_else(|| parameters.as_ref()?.get("rope_theta"));
+        let theta = config.get("rope_theta").or_else(|| parameters.as_ref()?.get("rope_theta"));
         let theta = match theta {
             None | Some(Value::Null) => default_theta,
-            Some(value) => value
-                .as_f64()
-                .ok_or_else(|| ConfigError::field("rope_theta", "is not a number"))?,
+            Some(value) => {
+                value.as_f64().ok_or_else(|| ConfigError::field("rope_theta", "is not a number"))?
+            }
         };
         if !(theta.is_finite() && theta > 1.0) {
             return Err(ConfigError::field("rope_theta", "must be greater than 1"));
@@ -123,25 +121,17 @@ impl Rope {
         traditional: bool,
         config: &RopeConfig,
     ) -> std::result::Result<Self, ConfigError> {
-        let base = |scale: f64| Frequencies::Base {
-            base: narrow(config.theta),
-            scale: narrow(scale),
-        };
-        let plain = |frequencies| Self {
-            dims,
-            traditional,
-            frequencies,
-            input_scale: None,
-        };
+        let base = |scale: f64| Frequencies::Base { base: narrow(config.theta), scale: narrow(scale) };
+        let plain = |frequencies| Self { dims, traditional, frequencies, input_scale: None };
         let Some(scaling) = &config.scaling else {
             return Ok(plain(base(1.0)));
         };
         Ok(match read_scaling(scaling)? {
             Scaling::Default {} => plain(base(1.0)),
             Scaling::Linear { factor } => plain(base(1.0 / positive("factor", factor)?)),
-            Scaling::Llama3(scheme) => plain(Frequencies::Table(table(
-                &scheme.frequencies(dims, config.theta)?,
-            ))),
+            Scaling::Llama3(scheme) => {
+                plain(Frequencies::Table(table(&scheme.frequencies(dims, config.theta)?)))
+            }
             Scaling::Yarn(scheme) => {
                 let (frequencies, input_scale) = scheme.frequencies(dims, config.theta)?;
                 Self {
@@ -166,9 +156,7 @@ impl Rope {
             Frequencies::Base { base, scale } => {
                 fast::rope(x, self.dims, self.traditional, *base, *scale, offset, None)
             }
-            Frequencies::Table(table) => {
-                fast::rope(x, self.dims, self.traditional, None, 1.0, offset, table)
-            }
+            Frequencies::Table(table) => fast::rope(x, self.dims, self.traditional, None, 1.0, offset, table),
         }
     }
 }
@@ -176,11 +164,8 @@ impl Rope {
 fn read_scaling(scaling: &Map<String, Value>) -> std::result::Result<Scaling, ConfigError> {
     let mut scaling = scaling.clone();
     // `type` is the older spelling, and wins where both stand.
-    let name = scaling
-        .get("type")
-        .or_else(|| scaling.get("rope_type"))
-        .and_then(Value::as_str)
-        .unwrap_or("default");
+    let name =
+        scaling.get("type").or_else(|| scaling.get("rope_type")).and_then(Value::as_str).unwrap_or("default");
     let name = name.to_owned();
     if !["default", "linear", "llama3", "yarn"].contains(&name.as_str()) {
         return Err(ConfigError::field(
@@ -197,18 +182,13 @@ fn positive(field: &str, value: f64) -> std::result::Result<f64, ConfigError> {
     if value.is_finite() && value > 0.0 {
         Ok(value)
     } else {
-        Err(ConfigError::field(
-            "rope_scaling",
-            format!("has a `{field}` of {value}; it must be positive"),
-        ))
+        Err(ConfigError::field("rope_scaling", format!("has a `{field}` of {value}; it must be positive")))
     }
 }
 
 /// `theta^(2i / dims)` for each pair of dimensions: the wavelength over 2π.
 fn plain_frequencies(dims: i32, theta: f64) -> impl Iterator<Item = f64> {
-    (0..dims)
-        .step_by(2)
-        .map(move |index| theta.powf(f64::from(index) / f64::from(dims)))
+    (0..dims).step_by(2).map(move |index| theta.powf(f64::from(index) / f64::from(dims)))
 }
 
 impl Llama3 {
@@ -216,10 +196,7 @@ impl Llama3 {
         let factor = positive("factor", self.factor)?;
         let low = positive("low_freq_factor", self.low_freq_factor)?;
         let high = positive("high_freq_factor", self.high_freq_factor)?;
-        let context = positive(
-            "original_max_position_embeddings",
-            self.original_max_position_embeddings,
-        )?;
+        let context = positive("original_max_position_embeddings", self.original_max_position_embeddings)?;
         if high <= low {
             return Err(ConfigError::field(
                 "rope_scaling",
@@ -244,26 +221,14 @@ impl Llama3 {
 
 impl Yarn {
     /// The frequencies, and the scale on the input.
-    fn frequencies(
-        &self,
-        dims: i32,
-        theta: f64,
-    ) -> std::result::Result<(Vec<f64>, f64), ConfigError> {
+    fn frequencies(&self, dims: i32, theta: f64) -> std::result::Result<(Vec<f64>, f64), ConfigError> {
         let factor = positive("factor", self.factor)?;
-        let context = positive(
-            "original_max_position_embeddings",
-            self.original_max_position_embeddings,
-        )?;
+        let context = positive("original_max_position_embeddings", self.original_max_position_embeddings)?;
         let width = f64::from(dims);
         // The dimension that turns `rotations` times over the original context.
-        let dimension =
-            |rotations: f64| width * (context / (rotations * TAU)).ln() / (2.0 * theta.ln());
-        let low = dimension(positive("beta_fast", self.beta_fast)?)
-            .floor()
-            .max(0.0);
-        let mut high = dimension(positive("beta_slow", self.beta_slow)?)
-            .ceil()
-            .min(width - 1.0);
+        let dimension = |rotations: f64| width * (context / (rotations * TAU)).ln() / (2.0 * theta.ln());
+        let low = dimension(positive("beta_fast", self.beta_fast)?).floor().max(0.0);
+        let mut high = dimension(positive("beta_slow", self.beta_slow)?).ceil().min(width - 1.0);
         if (high - low).abs() < f64::EPSILON {
             high += 0.001; // A ramp of no width would divide by zero.
         }
@@ -276,15 +241,10 @@ impl Yarn {
             })
             .collect();
         let magnitude = |scale: f64| {
-            if factor <= 1.0 {
-                1.0
-            } else {
-                0.1 * scale * factor.ln() + 1.0
-            }
+            if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 }
         };
-        let input_scale = self
-            .attention_factor
-            .unwrap_or_else(|| magnitude(self.mscale) / magnitude(self.mscale_all_dim));
+        let input_scale =
+            self.attention_factor.unwrap_or_else(|| magnitude(self.mscale) / magnitude(self.mscale_all_dim));
         Ok((frequencies, input_scale))
     }
 }
@@ -295,10 +255,7 @@ fn table(frequencies: &[f64]) -> Array {
     Array::from_slice(&narrowed, &[length])
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "MLX takes rotary parameters in single precision"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "MLX takes rotary parameters in single precision")]
 fn narrow(value: f64) -> f32 {
     value as f32
 }

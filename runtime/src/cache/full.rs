@@ -19,19 +19,13 @@ impl FullCache {
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.buffers
-            .iter()
-            .flat_map(|(keys, values)| [keys, values])
-            .collect()
+        self.buffers.iter().flat_map(|(keys, values)| [keys, values]).collect()
     }
 
     pub(crate) fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array)> {
         let end = self.offset + keys.dim(2);
         let (key_buffer, value_buffer) = match self.buffers.take() {
-            None => (
-                grown(None, self.offset, keys)?,
-                grown(None, self.offset, values)?,
-            ),
+            None => (grown(None, self.offset, keys)?, grown(None, self.offset, values)?),
             Some((key_buffer, value_buffer)) if end > key_buffer.dim(2) => (
                 grown(Some(&key_buffer), self.offset, keys)?,
                 grown(Some(&value_buffer), self.offset, values)?,
@@ -67,20 +61,11 @@ pub(super) fn range(buffer: &Array, start: i32, stop: i32) -> Result<Array> {
     if start == 0 && stop == buffer.dim(2) {
         return Ok(buffer.clone());
     }
-    slice(
-        buffer,
-        &[0, 0, start, 0],
-        &[buffer.dim(0), buffer.dim(1), stop, buffer.dim(3)],
-    )
+    slice(buffer, &[0, 0, start, 0], &[buffer.dim(0), buffer.dim(1), stop, buffer.dim(3)])
 }
 
 /// `buffer` with `new` written from position `start`.
 pub(super) fn write(buffer: &Array, new: &Array, start: i32) -> Result<Array> {
-    let stop = [
-        buffer.dim(0),
-        buffer.dim(1),
-        start + new.dim(2),
-        buffer.dim(3),
-    ];
+    let stop = [buffer.dim(0), buffer.dim(1), start + new.dim(2), buffer.dim(3)];
     slice_update(buffer, new, &[0, 0, start, 0], &stop)
 }

@@ -109,10 +109,7 @@ impl Mask {
 
 impl Masks {
     pub(crate) fn of(&self, kind: CacheKind) -> &Mask {
-        self.0
-            .iter()
-            .find(|(known, _)| *known == kind)
-            .map_or(&Mask::None, |(_, mask)| mask)
+        self.0.iter().find(|(known, _)| *known == kind).map_or(&Mask::None, |(_, mask)| mask)
     }
 }
 
@@ -135,22 +132,12 @@ mod tests {
         let rows: Vec<Vec<u8>> = mask
             .as_type::<u8>()
             .and_then(|mask| mask.eval().map(|()| mask))
-            .map(|mask| {
-                mask.as_slice::<u8>()
-                    .chunks(6)
-                    .map(<[u8]>::to_vec)
-                    .collect()
-            })
+            .map(|mask| mask.as_slice::<u8>().chunks(6).map(<[u8]>::to_vec).collect())
             .expect("OK because a mask converts to bytes");
         assert_eq!(
             rows,
-            [
-                [1, 1, 1, 0, 0, 0],
-                [0, 1, 1, 1, 0, 0],
-                [0, 0, 1, 1, 1, 0],
-                [0, 0, 0, 1, 1, 1]
-            ]
-            .map(|row| row.to_vec())
+            [[1, 1, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1]]
+                .map(|row| row.to_vec())
         );
     }
 }

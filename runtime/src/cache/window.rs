@@ -24,13 +24,7 @@ pub(crate) struct WindowCache {
 
 impl WindowCache {
     pub(crate) fn new(window: i32) -> Self {
-        Self {
-            window,
-            offset: 0,
-            buffers: None,
-            filled: 0,
-            oldest: 0,
-        }
+        Self { window, offset: 0, buffers: None, filled: 0, oldest: 0 }
     }
 
     pub(crate) fn offset(&self) -> i32 {
@@ -42,10 +36,7 @@ impl WindowCache {
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.buffers
-            .iter()
-            .flat_map(|(keys, values)| [keys, values])
-            .collect()
+        self.buffers.iter().flat_map(|(keys, values)| [keys, values]).collect()
     }
 
     /// How many earlier positions the next chunk will see before its own.
@@ -55,11 +46,8 @@ impl WindowCache {
 
     pub(crate) fn update(&mut self, keys: Array, values: Array) -> Result<(Array, Array)> {
         let length = keys.dim(2);
-        let seen = if length == 1 {
-            self.append_one(&keys, &values)?
-        } else {
-            self.append_chunk(keys, values)?
-        };
+        let seen =
+            if length == 1 { self.append_one(&keys, &values)? } else { self.append_chunk(keys, values)? };
         self.offset += length;
         Ok(seen)
     }
@@ -105,10 +93,7 @@ impl WindowCache {
         };
         let key_buffer = write(&key_buffer, keys, position)?;
         let value_buffer = write(&value_buffer, values, position)?;
-        let seen = (
-            first(&key_buffer, self.filled)?,
-            first(&value_buffer, self.filled)?,
-        );
+        let seen = (first(&key_buffer, self.filled)?, first(&value_buffer, self.filled)?);
         self.buffers = Some((key_buffer, value_buffer));
         Ok(seen)
     }
@@ -122,13 +107,7 @@ impl WindowCache {
     /// The last `count` entries, oldest first.
     fn newest(&self, buffer: &Array, count: i32) -> Result<Array> {
         let ordered = if self.oldest > 0 {
-            ops::concatenate(
-                &[
-                    range(buffer, self.oldest, self.filled)?,
-                    range(buffer, 0, self.oldest)?,
-                ],
-                2,
-            )?
+            ops::concatenate(&[range(buffer, self.oldest, self.filled)?, range(buffer, 0, self.oldest)?], 2)?
         } else {
             first(buffer, self.filled)?
         };
@@ -153,9 +132,7 @@ mod tests {
                 })
                 .collect();
             let chunk = Array::from_slice(&values, &[1, 1, length, 1]);
-            let (keys, _) = cache
-                .update(chunk.clone(), chunk)
-                .expect("OK because the shapes agree");
+            let (keys, _) = cache.update(chunk.clone(), chunk).expect("OK because the shapes agree");
             let keys = keys.as_type::<i32>().expect("OK because floats convert");
             keys.eval().expect("OK because the graph is small");
             seen = keys

@@ -24,10 +24,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn field(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            problem: problem.into(),
-        }
+        Self { field: field.into(), problem: problem.into() }
     }
 }
 
@@ -75,10 +72,7 @@ pub enum LoadError {
 
 impl LoadError {
     pub(crate) fn config(folder: &CheckpointFolder, source: ConfigError) -> Self {
-        Self::Config {
-            path: folder.path().as_path().join(CONFIG_FILE),
-            source,
-        }
+        Self::Config { path: folder.path().as_path().join(CONFIG_FILE), source }
     }
 }
 
@@ -94,22 +88,13 @@ pub(crate) fn parse_config<C: DeserializeOwned>(folder: &CheckpointFolder) -> Re
         .collect();
     serde_json::from_value(Value::Object(raw)).map_err(|error| {
         let model_type = folder.config().model_type();
-        LoadError::config(
-            folder,
-            ConfigError::field(model_type, format!("config does not parse: {error}")),
-        )
+        LoadError::config(folder, ConfigError::field(model_type, format!("config does not parse: {error}")))
     })
 }
 
 /// Checks that a size from the config is at least 1 and at most what MLX can index.
 pub(crate) fn size(field: &str, value: u64) -> Result<i32, ConfigError> {
-    i32::try_from(value)
-        .ok()
-        .filter(|size| *size > 0)
-        .ok_or_else(|| {
-            ConfigError::field(
-                field,
-                format!("is {value}; it must be between 1 and {}", i32::MAX),
-            )
-        })
+    i32::try_from(value).ok().filter(|size| *size > 0).ok_or_else(|| {
+        ConfigError::field(field, format!("is {value}; it must be between 1 and {}", i32::MAX))
+    })
 }

@@ -62,16 +62,12 @@ impl fmt::Display for TensorProblem {
         match self {
             Self::Missing(name) => write!(out, "missing: {name}"),
             Self::Unexpected(name) => write!(out, "unexpected: {name}"),
-            Self::Shape {
-                name,
-                expected,
-                found,
-            } => write!(out, "shape: {name} is {found:?}, expected {expected:?}"),
-            Self::Kind {
-                name,
-                expected,
-                found,
-            } => write!(out, "data type: {name} is {found}, expected {expected}"),
+            Self::Shape { name, expected, found } => {
+                write!(out, "shape: {name} is {found:?}, expected {expected:?}")
+            }
+            Self::Kind { name, expected, found } => {
+                write!(out, "data type: {name} is {found}, expected {expected}")
+            }
             Self::Group { layer, width, spec } => write!(
                 out,
                 "quantization: the {width} inputs of {layer} do not divide into groups of {} at {} bits",
@@ -92,9 +88,7 @@ impl fmt::Display for TensorProblems {
             "{} tensors do not match config.json; the weights and the config are not of one model",
             self.0.len()
         )?;
-        self.0
-            .iter()
-            .try_for_each(|problem| write!(out, "\n  {problem}"))
+        self.0.iter().try_for_each(|problem| write!(out, "\n  {problem}"))
     }
 }
 
@@ -107,19 +101,10 @@ impl Weights {
                 path: shard.path.clone(),
                 source: mlx_rs::error::Exception::custom(error.to_string()),
             })?;
-            unclaimed.extend(
-                arrays
-                    .into_iter()
-                    .filter(|(name, _)| shard.header.tensors.contains_key(name)),
-            );
+            unclaimed.extend(arrays.into_iter().filter(|(name, _)| shard.header.tensors.contains_key(name)));
         }
         let quantization = folder.config().quantization().cloned();
-        Ok(Self {
-            unclaimed,
-            claimed: Vec::new(),
-            quantization,
-            problems: Vec::new(),
-        })
+        Ok(Self { unclaimed, claimed: Vec::new(), quantization, problems: Vec::new() })
     }
 
     /// Whether the checkpoint has the tensor and nobody has claimed it.
@@ -135,9 +120,7 @@ impl Weights {
     /// A floating-point tensor of exactly this shape.
     pub(crate) fn tensor(&mut self, name: &str, shape: &[i32]) -> Array {
         let array = self.claim(name, shape);
-        self.check_kind(name, &array, "floating-point numbers", |dtype| {
-            dtype.is_float()
-        });
+        self.check_kind(name, &array, "floating-point numbers", |dtype| dtype.is_float());
         array
     }
 
@@ -155,24 +138,18 @@ impl Weights {
     pub(crate) fn embedding(&mut self, layer: &str, vocabulary: i32, hidden: i32) -> Embedding {
         match self.quantization_of(layer) {
             Some(spec) => Embedding::quantized(self.quantized(layer, vocabulary, hidden, spec)),
-            None => {
-                Embedding::dense(self.tensor(&format!("{layer}.weight"), &[vocabulary, hidden]))
-            }
+            None => Embedding::dense(self.tensor(&format!("{layer}.weight"), &[vocabulary, hidden])),
         }
     }
 
     /// Reports everything that did not match. The arrays that the layers hold, to be evaluated.
     pub(crate) fn finish(mut self, folder: &CheckpointFolder) -> Result<Vec<Array>, LoadError> {
-        self.problems
-            .extend(self.unclaimed.into_keys().map(TensorProblem::Unexpected));
+        self.problems.extend(self.unclaimed.into_keys().map(TensorProblem::Unexpected));
         if self.problems.is_empty() {
             return Ok(self.claimed);
         }
         let path = folder.path().as_path().to_path_buf();
-        Err(LoadError::Tensors {
-            path,
-            problems: TensorProblems(self.problems),
-        })
+        Err(LoadError::Tensors { path, problems: TensorProblems(self.problems) })
     }
 
     /// As MLX's own loader decides: an entry of the layer's own is obeyed; otherwise a layer is quantized when it has
@@ -192,40 +169,25 @@ impl Weights {
         let (bits, group_size) = (i64::from(spec.bits), i64::from(spec.group_size));
         let width = i64::from(in_);
         if width % group_size != 0 || (width * bits) % 32 != 0 {
-            self.problems.push(TensorProblem::Group {
-                layer: layer.to_owned(),
-                width: in_,
-                spec,
-            });
+            self.problems.push(TensorProblem::Group { layer: layer.to_owned(), width: in_, spec });
         }
         let words = i32::try_from(width * bits / 32).unwrap_or(i32::MAX);
         let groups = i32::try_from(width / group_size).unwrap_or(i32::MAX);
 
         let name = format!("{layer}.weight");
         let packed = self.claim(&name, &[out, words]);
-        self.check_kind(&name, &packed, "packed 32-bit words", |dtype| {
-            dtype == Dtype::Uint32
-        });
+        self.check_kind(&name, &packed, "packed 32-bit words", |dtype| dtype == Dtype::Uint32);
 
         let name = format!("{layer}.scales");
         let scales = self.claim(&name, &[out, groups]);
         let affine = spec.mode == QuantizationMode::Affine;
         if affine {
-            self.check_kind(&name, &scales, "floating-point numbers", |dtype| {
-                dtype.is_float()
-            });
+            self.check_kind(&name, &scales, "floating-point numbers", |dtype| dtype.is_float());
         } else {
-            self.check_kind(&name, &scales, "8-bit scales", |dtype| {
-                dtype == Dtype::Uint8
-            });
+            self.check_kind(&name, &scales, "8-bit scales", |dtype| dtype == Dtype::Uint8);
         }
         let biases = affine.then(|| self.tensor(&format!("{layer}.biases"), &[out, groups]));
-        Weight::Quantized {
-            packed,
-            scales,
-            biases,
-            spec,
-        }
+        Weight::Quantized { packed, scales, biases, spec }
     }
 
     fn claim(&mut self, name: &str, shape: &[i32]) -> Array {
@@ -233,9 +195,7 @@ impl Weights {
             None => {
                 self.problems.push(TensorProblem::Missing(name.to_owned()));
                 // Stands in until `finish` refuses the whole; never evaluated.
-                Array::from_f32(0.0)
-                    .reshape(&[1, 1])
-                    .unwrap_or_else(|_| Array::from_f32(0.0))
+                Array::from_f32(0.0).reshape(&[1, 1]).unwrap_or_else(|_| Array::from_f32(0.0))
             }
             Some(array) => {
                 if array.shape() != shape {
@@ -258,15 +218,10 @@ impl Weights {
         expected: &'static str,
         fits: impl Fn(Dtype) -> bool,
     ) {
-        let missing =
-            matches!(self.problems.last(), Some(TensorProblem::Missing(last)) if last == name);
+        let missing = matches!(self.problems.last(), Some(TensorProblem::Missing(last)) if last == name);
         if !missing && !fits(array.dtype()) {
             let found = format!("{:?}", array.dtype()).to_lowercase();
-            self.problems.push(TensorProblem::Kind {
-                name: name.to_owned(),
-                expected,
-                found,
-            });
+            self.problems.push(TensorProblem::Kind { name: name.to_owned(), expected, found });
         }
     }
 }

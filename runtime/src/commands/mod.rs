@@ -1,5 +1,6 @@
 //! The verbs of `mlxcel`, one file each.
 
+mod convert;
 mod generate;
 mod info;
 mod progress;
@@ -14,6 +15,8 @@ pub(crate) enum Command {
     Generate(generate::Arguments),
     /// Say what a checkpoint folder holds.
     Info(info::Arguments),
+    /// Make an MLX-format checkpoint from GGUF or safetensors files.
+    Convert(convert::Arguments),
     /// Say what this binary was built from and which MLX it runs on.
     Version(version::Arguments),
 }
@@ -23,6 +26,7 @@ impl Command {
         match self {
             Self::Generate(arguments) => generate::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
+            Self::Convert(arguments) => convert::run(&arguments),
             Self::Version(arguments) => version::run(&arguments),
         }
     }

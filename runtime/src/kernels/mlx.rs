@@ -1,9 +1,6 @@
 //! MLX's own operations, called through `mlx-sys` where `mlx-rs` lacks them: quantized products in every mode, and
 //! plain slices, which `mlx-rs` reaches only through its indexing layer.
-#![expect(
-    unsafe_code,
-    reason = "calls MLX's C interface; each block says why it is sound"
-)]
+#![expect(unsafe_code, reason = "calls MLX's C interface; each block says why it is sound")]
 
 use mlx_rs::error::Exception;
 use mlx_rs::{Array, Dtype, Stream};
@@ -79,10 +76,7 @@ pub(crate) fn dequantize(
 }
 
 /// Quantizes a matrix along its last axis: the packed weight, its scales, and in the affine mode its biases.
-pub(crate) fn quantize(
-    weight: &Array,
-    spec: QuantizationSpec,
-) -> Result<(Array, Array, Option<Array>)> {
+pub(crate) fn quantize(weight: &Array, spec: QuantizationSpec) -> Result<(Array, Array, Option<Array>)> {
     let stream = Stream::thread_local_or_default();
     let (group_size, bits) = group_and_bits(spec);
     // SAFETY: the vector is created here, filled by MLX, read while it lives and freed once. Each element is taken
@@ -98,20 +92,11 @@ pub(crate) fn quantize(
             handle_or_none(None),
             stream.as_ptr(),
         );
-        let part = |index| {
-            array_from("quantize", |result| {
-                mlx_sys::mlx_vector_array_get(result, parts, index)
-            })
-        };
+        let part =
+            |index| array_from("quantize", |result| mlx_sys::mlx_vector_array_get(result, parts, index));
         let result = if status == 0 {
             let count = mlx_sys::mlx_vector_array_size(parts);
-            part(0).and_then(|packed| {
-                Ok((
-                    packed,
-                    part(1)?,
-                    if count > 2 { Some(part(2)?) } else { None },
-                ))
-            })
+            part(0).and_then(|packed| Ok((packed, part(1)?, if count > 2 { Some(part(2)?) } else { None })))
         } else {
             Err(refused("quantize"))
         };
@@ -123,9 +108,7 @@ pub(crate) fn quantize(
 /// `source[start..stop]` on every axis, with unit steps.
 pub(crate) fn slice(source: &Array, start: &[c_int], stop: &[c_int]) -> Result<Array> {
     let stream = Stream::thread_local_or_default();
-    let steps = UNIT_STEPS
-        .get(..start.len())
-        .ok_or_else(|| refused("slice"))?;
+    let steps = UNIT_STEPS.get(..start.len()).ok_or_else(|| refused("slice"))?;
     array_from("slice", |result| {
         // SAFETY: the three lists outlive the call and are passed with their lengths.
         unsafe {
@@ -146,16 +129,9 @@ pub(crate) fn slice(source: &Array, start: &[c_int], stop: &[c_int]) -> Result<A
 
 /// A copy of `source` with `source[start..stop]` replaced by `update`. When nothing else refers to `source`'s data at
 /// evaluation, MLX writes in place.
-pub(crate) fn slice_update(
-    source: &Array,
-    update: &Array,
-    start: &[c_int],
-    stop: &[c_int],
-) -> Result<Array> {
+pub(crate) fn slice_update(source: &Array, update: &Array, start: &[c_int], stop: &[c_int]) -> Result<Array> {
     let stream = Stream::thread_local_or_default();
-    let steps = UNIT_STEPS
-        .get(..start.len())
-        .ok_or_else(|| refused("slice_update"))?;
+    let steps = UNIT_STEPS.get(..start.len()).ok_or_else(|| refused("slice_update"))?;
     array_from("slice_update", |result| {
         // SAFETY: as in `slice`.
         unsafe {
@@ -182,8 +158,8 @@ pub(crate) fn library_version() -> Option<String> {
         let mut text = mlx_sys::mlx_string_new();
         let status = mlx_sys::mlx_version(&raw mut text);
         let data = mlx_sys::mlx_string_data(text);
-        let version = (status == 0 && !data.is_null())
-            .then(|| CStr::from_ptr(data).to_string_lossy().into_owned());
+        let version =
+            (status == 0 && !data.is_null()).then(|| CStr::from_ptr(data).to_string_lossy().into_owned());
         mlx_sys::mlx_string_free(text);
         version
     }
@@ -224,9 +200,7 @@ pub(crate) fn synchronize() -> Result<()> {
 
 const UNIT_STEPS: [c_int; 8] = [1; 8];
 
-fn group_and_bits(
-    spec: QuantizationSpec,
-) -> (mlx_sys::mlx_optional_int, mlx_sys::mlx_optional_int) {
+fn group_and_bits(spec: QuantizationSpec) -> (mlx_sys::mlx_optional_int, mlx_sys::mlx_optional_int) {
     let some = |value: u32| mlx_sys::mlx_optional_int {
         value: c_int::try_from(value).unwrap_or(0),
         has_value: true,
@@ -245,28 +219,16 @@ fn mode_name(mode: QuantizationMode) -> &'static CStr {
 
 fn handle_or_none(array: Option<&Array>) -> mlx_sys::mlx_array {
     // MLX's C interface takes a null handle for an array that is absent.
-    array.map_or(
-        mlx_sys::mlx_array {
-            ctx: std::ptr::null_mut(),
-        },
-        Array::as_ptr,
-    )
+    array.map_or(mlx_sys::mlx_array { ctx: std::ptr::null_mut() }, Array::as_ptr)
 }
 
-fn array_from(
-    operation: &str,
-    call: impl FnOnce(*mut mlx_sys::mlx_array) -> c_int,
-) -> Result<Array> {
+fn array_from(operation: &str, call: impl FnOnce(*mut mlx_sys::mlx_array) -> c_int) -> Result<Array> {
     // SAFETY: a fresh handle, which MLX fills when it answers 0, and which `Array` frees in either case.
     unsafe {
         let mut handle = mlx_sys::mlx_array_new();
         let status = call(&raw mut handle);
         let array = Array::from_ptr(handle);
-        if status == 0 {
-            Ok(array)
-        } else {
-            Err(refused(operation))
-        }
+        if status == 0 { Ok(array) } else { Err(refused(operation)) }
     }
 }
 

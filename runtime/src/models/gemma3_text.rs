@@ -103,24 +103,15 @@ struct Ropes {
 
 impl Ropes {
     fn read(raw: &Map<String, Value>, config: &Config) -> std::result::Result<Self, ConfigError> {
-        let local = RopeConfig {
-            theta: config.rope_local_base_freq,
-            scaling: None,
-        };
+        let local = RopeConfig { theta: config.rope_local_base_freq, scaling: None };
         // Newer configs hold one set of parameters for each kind of layer.
         let nested = raw.get("rope_parameters").and_then(Value::as_object);
         let of_kind = |kind: &str, default_theta: f64| {
-            nested
-                .and_then(|nested| nested.get(kind))
-                .and_then(Value::as_object)
-                .map(|parameters| {
-                    let mut wrapped = Map::new();
-                    wrapped.insert(
-                        "rope_parameters".to_owned(),
-                        Value::Object(parameters.clone()),
-                    );
-                    RopeConfig::read(&wrapped, default_theta)
-                })
+            nested.and_then(|nested| nested.get(kind)).and_then(Value::as_object).map(|parameters| {
+                let mut wrapped = Map::new();
+                wrapped.insert("rope_parameters".to_owned(), Value::Object(parameters.clone()));
+                RopeConfig::read(&wrapped, default_theta)
+            })
         };
         Ok(Self {
             full: match of_kind("full_attention", DEFAULT_ROPE_THETA) {
@@ -136,11 +127,7 @@ impl Ropes {
 }
 
 impl Config {
-    fn build(
-        &self,
-        weights: &mut Weights,
-        ropes: &Ropes,
-    ) -> std::result::Result<Gemma3Text, ConfigError> {
+    fn build(&self, weights: &mut Weights, ropes: &Ropes) -> std::result::Result<Gemma3Text, ConfigError> {
         let hidden = size("hidden_size", self.hidden_size)?;
         let vocabulary = size("vocab_size", self.vocab_size)?;
         let embed_tokens = weights.embedding("model.embed_tokens", vocabulary, hidden);
@@ -152,17 +139,10 @@ impl Config {
             .collect::<std::result::Result<Vec<_>, _>>()?;
         let norm = self.norm(weights, "model.norm", hidden)?;
         // Tied unless the checkpoint brings an output layer of its own.
-        let lm_head = weights
-            .has("lm_head.weight")
-            .then(|| weights.linear("lm_head", vocabulary, hidden, false));
+        let lm_head =
+            weights.has("lm_head.weight").then(|| weights.linear("lm_head", vocabulary, hidden, false));
         let embedding_scale = bf16_rounded(f64::from(hidden).sqrt());
-        Ok(Gemma3Text {
-            embed_tokens,
-            layers,
-            norm,
-            lm_head,
-            embedding_scale,
-        })
+        Ok(Gemma3Text { embed_tokens, layers, norm, lm_head, embedding_scale })
     }
 
     fn layer(
@@ -175,11 +155,7 @@ impl Config {
         let hidden = size("hidden_size", self.hidden_size)?;
         let intermediate = size("intermediate_size", self.intermediate_size)?;
         let prefix = format!("model.layers.{index}");
-        let rope = if cache_kind == CacheKind::Full {
-            &ropes.full
-        } else {
-            &ropes.sliding
-        };
+        let rope = if cache_kind == CacheKind::Full { &ropes.full } else { &ropes.sliding };
         let self_attn = self.attention(weights, &format!("{prefix}.self_attn"), rope)?;
         let mlp = |weights: &mut Weights, name: &str, out: i32, in_: i32| {
             weights.linear(&format!("{prefix}.mlp.{name}"), out, in_, false)
@@ -213,14 +189,10 @@ impl Config {
         let head_dim = size("head_dim", self.head_dim)?;
         check_heads(heads, key_value_heads, head_dim)?;
         if !(self.query_pre_attn_scalar.is_finite() && self.query_pre_attn_scalar > 0.0) {
-            return Err(ConfigError::field(
-                "query_pre_attn_scalar",
-                "must be positive",
-            ));
+            return Err(ConfigError::field("query_pre_attn_scalar", "must be positive"));
         }
-        let mut project = |name: &str, out: i32, in_: i32| {
-            weights.linear(&format!("{prefix}.{name}"), out, in_, false)
-        };
+        let mut project =
+            |name: &str, out: i32, in_: i32| weights.linear(&format!("{prefix}.{name}"), out, in_, false);
         Ok(Attention {
             q_proj: project("q_proj", heads * head_dim, hidden),
             k_proj: project("k_proj", key_value_heads * head_dim, hidden),
@@ -258,20 +230,11 @@ impl Config {
         let pattern = size("sliding_window_pattern", self.sliding_window_pattern)?;
         let Some(types) = &self.layer_types else {
             return Ok((1..=layers)
-                .map(|position| {
-                    if position % pattern == 0 {
-                        CacheKind::Full
-                    } else {
-                        window
-                    }
-                })
+                .map(|position| if position % pattern == 0 { CacheKind::Full } else { window })
                 .collect());
         };
         if i32::try_from(types.len()) != Ok(layers) {
-            let problem = format!(
-                "names {} layers, num_hidden_layers says {layers}",
-                types.len()
-            );
+            let problem = format!("names {} layers, num_hidden_layers says {layers}", types.len());
             return Err(ConfigError::field("layer_types", problem));
         }
         types
@@ -290,13 +253,9 @@ impl Config {
 
 impl Layer {
     fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
-        let attended = self
-            .self_attn
-            .forward(&self.input_layernorm.forward(x)?, mask, cache)?;
+        let attended = self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache)?;
         let x = add_clipped(x, &self.post_attention_layernorm.forward(&attended)?)?;
-        let fed = self
-            .mlp
-            .forward(&self.pre_feedforward_layernorm.forward(&x)?)?;
+        let fed = self.mlp.forward(&self.pre_feedforward_layernorm.forward(&x)?)?;
         add_clipped(&x, &self.post_feedforward_layernorm.forward(&fed)?)
     }
 }
@@ -306,9 +265,7 @@ fn add_clipped(x: &Array, y: &Array) -> Result<Array> {
     if x.dtype() != Dtype::Float16 {
         return x.add(y);
     }
-    let sum = x
-        .as_dtype(Dtype::Float32)?
-        .add(y.as_dtype(Dtype::Float32)?)?;
+    let sum = x.as_dtype(Dtype::Float32)?.add(y.as_dtype(Dtype::Float32)?)?;
     let most = half::f16::MAX.to_f32();
     ops::clip(sum, (-most, most))?.as_dtype(Dtype::Float16)
 }

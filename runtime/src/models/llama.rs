@@ -111,18 +111,10 @@ impl DecoderConfig {
             .zip(kinds)
             .map(|(index, kind)| self.layer(weights, traits, rope, index, kind))
             .collect::<Result<Vec<_>, _>>()?;
-        let norm = RmsNorm::new(
-            weights.tensor("model.norm.weight", &[hidden]),
-            self.rms_norm_eps,
-        );
-        let lm_head = (!self.tie_word_embeddings)
-            .then(|| weights.linear("lm_head", vocabulary, hidden, false));
-        Ok(PreNormDecoder {
-            embed_tokens,
-            layers,
-            norm,
-            lm_head,
-        })
+        let norm = RmsNorm::new(weights.tensor("model.norm.weight", &[hidden]), self.rms_norm_eps);
+        let lm_head =
+            (!self.tie_word_embeddings).then(|| weights.linear("lm_head", vocabulary, hidden, false));
+        Ok(PreNormDecoder { embed_tokens, layers, norm, lm_head })
     }
 
     fn layer(
@@ -137,10 +129,7 @@ impl DecoderConfig {
         let intermediate = size("intermediate_size", self.intermediate_size)?;
         let prefix = format!("model.layers.{index}");
         let norm = |weights: &mut Weights, name: &str, width: i32| {
-            RmsNorm::new(
-                weights.tensor(&format!("{prefix}.{name}.weight"), &[width]),
-                self.rms_norm_eps,
-            )
+            RmsNorm::new(weights.tensor(&format!("{prefix}.{name}.weight"), &[width]), self.rms_norm_eps)
         };
         let mlp = |weights: &mut Weights, name: &str, out: i32, in_: i32| {
             weights.linear(&format!("{prefix}.mlp.{name}"), out, in_, self.mlp_bias)
@@ -168,8 +157,7 @@ impl DecoderConfig {
     ) -> Result<Attention, ConfigError> {
         let hidden = size("hidden_size", self.hidden_size)?;
         let (heads, key_value_heads, head_dim) = self.heads()?;
-        let [q_bias, k_bias, v_bias, o_bias] =
-            traits.attention_bias.unwrap_or([self.attention_bias; 4]);
+        let [q_bias, k_bias, v_bias, o_bias] = traits.attention_bias.unwrap_or([self.attention_bias; 4]);
         let mut project = |name: &str, out: i32, in_: i32, bias: bool| {
             weights.linear(&format!("{prefix}.{name}"), out, in_, bias)
         };
@@ -203,19 +191,16 @@ impl DecoderConfig {
     /// Heads, key-value heads, and the width of one.
     fn heads(&self) -> Result<(i32, i32, i32), ConfigError> {
         let heads = size("num_attention_heads", self.num_attention_heads)?;
-        let key_value_heads = size(
-            "num_key_value_heads",
-            self.num_key_value_heads.unwrap_or(self.num_attention_heads),
-        )?;
+        let key_value_heads =
+            size("num_key_value_heads", self.num_key_value_heads.unwrap_or(self.num_attention_heads))?;
         let head_dim = match self.head_dim {
             Some(head_dim) => size("head_dim", head_dim)?,
             None if self.hidden_size % self.num_attention_heads == 0 => {
                 size("hidden_size", self.hidden_size / self.num_attention_heads)?
             }
             None => {
-                let problem = format!(
-                    "is not a multiple of the {heads} attention heads, and there is no head_dim"
-                );
+                let problem =
+                    format!("is not a multiple of the {heads} attention heads, and there is no head_dim");
                 return Err(ConfigError::field("hidden_size", problem));
             }
         };
@@ -227,25 +212,15 @@ impl DecoderConfig {
         let layers = usize::try_from(self.num_hidden_layers).unwrap_or(usize::MAX);
         let window = || match self.sliding_window {
             Some(window) => size("sliding_window", window).map(CacheKind::Window),
-            None => Err(ConfigError::field(
-                "sliding_window",
-                "is missing, but layer_types asks for it",
-            )),
+            None => Err(ConfigError::field("sliding_window", "is missing, but layer_types asks for it")),
         };
         let Some(types) = &self.layer_types else {
             let everywhere = traits.window_everywhere && self.sliding_window.is_some();
-            let kind = if everywhere {
-                window()?
-            } else {
-                CacheKind::Full
-            };
+            let kind = if everywhere { window()? } else { CacheKind::Full };
             return Ok(vec![kind; layers.min(MOST_LAYERS)]);
         };
         if types.len() != layers {
-            let problem = format!(
-                "names {} layers, num_hidden_layers says {layers}",
-                types.len()
-            );
+            let problem = format!("names {} layers, num_hidden_layers says {layers}", types.len());
             return Err(ConfigError::field("layer_types", problem));
         }
         types
@@ -266,14 +241,9 @@ impl DecoderConfig {
 const MOST_LAYERS: usize = 10_000;
 
 /// Checks what attention needs of its heads.
-pub(super) fn check_heads(
-    heads: i32,
-    key_value_heads: i32,
-    head_dim: i32,
-) -> Result<(), ConfigError> {
+pub(super) fn check_heads(heads: i32, key_value_heads: i32, head_dim: i32) -> Result<(), ConfigError> {
     if heads % key_value_heads != 0 {
-        let problem =
-            format!("is {key_value_heads}, which does not divide the {heads} attention heads");
+        let problem = format!("is {key_value_heads}, which does not divide the {heads} attention heads");
         return Err(ConfigError::field("num_key_value_heads", problem));
     }
     if head_dim % 2 != 0 {
@@ -292,10 +262,7 @@ pub(super) fn check_heads(
 }
 
 /// `1 / sqrt(width)` in single precision.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "MLX takes the scale in single precision"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "MLX takes the scale in single precision")]
 pub(super) fn attention_scale(width: f64) -> f32 {
     width.powf(-0.5) as f32
 }

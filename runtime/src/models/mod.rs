@@ -66,13 +66,11 @@ pub(crate) fn check_model_type(folder: &CheckpointFolder) -> std::result::Result
 
 fn loader_for(folder: &CheckpointFolder) -> std::result::Result<Loader, LoadError> {
     let model_type = folder.config().model_type();
-    LOADERS
-        .iter()
-        .find(|(known, _)| *known == model_type)
-        .map(|(_, loader)| *loader)
-        .ok_or_else(|| LoadError::UnknownModelType {
+    LOADERS.iter().find(|(known, _)| *known == model_type).map(|(_, loader)| *loader).ok_or_else(|| {
+        LoadError::UnknownModelType {
             path: folder.path().as_path().join(CONFIG_FILE),
             model_type: model_type.to_owned(),
             known: known_model_types(),
-        })
+        }
+    })
 }

@@ -58,46 +58,14 @@ impl SamplingOptions {
     /// Checks every option against its range.
     pub fn validate(&self) -> std::result::Result<(), SamplingError> {
         let check = |option, value: f32, fits: bool, rule| {
-            if fits {
-                Ok(())
-            } else {
-                Err(SamplingError {
-                    option,
-                    value,
-                    rule,
-                })
-            }
+            if fits { Ok(()) } else { Err(SamplingError { option, value, rule }) }
         };
-        let (temperature, top_p, min_p, penalty) = (
-            self.temperature,
-            self.top_p,
-            self.min_p,
-            self.repetition_penalty,
-        );
-        check(
-            "temperature",
-            temperature,
-            temperature.is_finite() && temperature >= 0.0,
-            "0 or greater",
-        )?;
-        check(
-            "top_p",
-            top_p,
-            top_p > 0.0 && top_p <= 1.0,
-            "greater than 0 and at most 1",
-        )?;
-        check(
-            "min_p",
-            min_p,
-            (0.0..1.0).contains(&min_p),
-            "at least 0 and less than 1",
-        )?;
-        check(
-            "repetition_penalty",
-            penalty,
-            penalty.is_finite() && penalty > 0.0,
-            "greater than 0",
-        )
+        let (temperature, top_p, min_p, penalty) =
+            (self.temperature, self.top_p, self.min_p, self.repetition_penalty);
+        check("temperature", temperature, temperature.is_finite() && temperature >= 0.0, "0 or greater")?;
+        check("top_p", top_p, top_p > 0.0 && top_p <= 1.0, "greater than 0 and at most 1")?;
+        check("min_p", min_p, (0.0..1.0).contains(&min_p), "at least 0 and less than 1")?;
+        check("repetition_penalty", penalty, penalty.is_finite() && penalty > 0.0, "greater than 0")
     }
 
     /// Whether the choice depends on the logits alone.
@@ -130,8 +98,8 @@ impl Sampler {
         };
         let start = prompt.len().saturating_sub(options.repetition_context);
         let recent = prompt.get(start..).unwrap_or_default();
-        let penalized = (options.repetition_penalty - 1.0).abs() > f32::EPSILON
-            && options.repetition_context > 0;
+        let penalized =
+            (options.repetition_penalty - 1.0).abs() > f32::EPSILON && options.repetition_context > 0;
         Ok(Self {
             options: options.clone(),
             random,
@@ -158,11 +126,7 @@ impl Sampler {
             let longer = ops::concatenate(&[recent.clone(), token.as_dtype(recent.dtype())?], 1)?;
             let keep = i32::try_from(self.options.repetition_context).unwrap_or(i32::MAX);
             let start = (longer.dim(1) - keep).max(0);
-            self.recent = Some(crate::kernels::mlx::slice(
-                &longer,
-                &[0, start],
-                &[1, longer.dim(1)],
-            )?);
+            self.recent = Some(crate::kernels::mlx::slice(&longer, &[0, start], &[1, longer.dim(1)])?);
         }
         Ok(token)
     }
@@ -175,21 +139,13 @@ impl Sampler {
         if options.top_p < 1.0 {
             // Cumulated from the least likely up: what lies within the last 1 - top_p goes.
             let order = ops::argsort_axis(&logprobs, -1)?;
-            let cumulated = ops::cumsum(
-                take_along_axis(&logprobs, &order, -1)?.exp()?,
-                -1,
-                None,
-                None,
-            )?;
+            let cumulated = ops::cumsum(take_along_axis(&logprobs, &order, -1)?.exp()?, -1, None, None)?;
             let rank = ops::argsort_axis(&order, -1)?;
-            let kept =
-                take_along_axis(cumulated, rank, -1)?.gt(Array::from_f32(1.0 - options.top_p))?;
+            let kept = take_along_axis(cumulated, rank, -1)?.gt(Array::from_f32(1.0 - options.top_p))?;
             logprobs = ops::select(kept, &logprobs, &minus_infinity)?;
         }
         if options.min_p > 0.0 {
-            let least = logprobs
-                .max_axis(-1, true)?
-                .add(Array::from_f32(options.min_p.ln()))?;
+            let least = logprobs.max_axis(-1, true)?.add(Array::from_f32(options.min_p.ln()))?;
             logprobs = ops::select(logprobs.ge(least)?, &logprobs, &minus_infinity)?;
         }
         let vocabulary = logprobs.dim(-1);
@@ -211,11 +167,7 @@ fn penalize(logits: &Array, recent: &Array, penalty: f32) -> Result<Array> {
     let chosen = take_along_axis(logits, recent, -1)?;
     let penalty = Array::from_f32(penalty).as_dtype(logits.dtype())?;
     let zero = Array::from_f32(0.0).as_dtype(logits.dtype())?;
-    let penalized = ops::select(
-        chosen.lt(zero)?,
-        chosen.multiply(&penalty)?,
-        chosen.divide(&penalty)?,
-    )?;
+    let penalized = ops::select(chosen.lt(zero)?, chosen.multiply(&penalty)?, chosen.divide(&penalty)?)?;
     logits.put_along_axis(recent, penalized, -1)
 }
 
@@ -241,8 +193,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn tokens(options: &SamplingOptions, logits: &[f32], count: usize, never: &[u32]) -> Vec<u32> {
-        let mut sampler = Sampler::new(options, &[0], never, logits.len())
-            .expect("OK because the options are valid");
+        let mut sampler =
+            Sampler::new(options, &[0], never, logits.len()).expect("OK because the options are valid");
         let logits = Array::from_slice(logits, &[1, 1, length(logits)]);
         (0..count)
             .map(|_| {
@@ -257,18 +209,12 @@ mod tests {
     }
 
     fn options() -> SamplingOptions {
-        SamplingOptions {
-            temperature: 1.0,
-            seed: Some(7),
-            ..SamplingOptions::default()
-        }
+        SamplingOptions { temperature: 1.0, seed: Some(7), ..SamplingOptions::default() }
     }
 
     fn counts(tokens: &[u32]) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
-        tokens
-            .iter()
-            .for_each(|token| *counts.entry(*token).or_default() += 1);
+        tokens.iter().for_each(|token| *counts.entry(*token).or_default() += 1);
         counts
     }
 
@@ -276,15 +222,8 @@ mod tests {
     fn greedy_takes_the_largest_logit_and_a_suppressed_token_is_never_taken() {
         let logits = [0.5, 3.0, 2.0, -1.0];
         assert_eq!(tokens(&SamplingOptions::default(), &logits, 2, &[]), [1, 1]);
-        assert_eq!(
-            tokens(&SamplingOptions::default(), &logits, 2, &[1]),
-            [2, 2]
-        );
-        assert!(
-            tokens(&options(), &logits, 200, &[1, 2])
-                .iter()
-                .all(|token| [0, 3].contains(token))
-        );
+        assert_eq!(tokens(&SamplingOptions::default(), &logits, 2, &[1]), [2, 2]);
+        assert!(tokens(&options(), &logits, 200, &[1, 2]).iter().all(|token| [0, 3].contains(token)));
     }
 
     #[test]
@@ -292,18 +231,7 @@ mod tests {
         let logits = [0.0; 16];
         let first = tokens(&options(), &logits, 24, &[]);
         assert_eq!(first, tokens(&options(), &logits, 24, &[]));
-        assert_ne!(
-            first,
-            tokens(
-                &SamplingOptions {
-                    seed: Some(8),
-                    ..options()
-                },
-                &logits,
-                24,
-                &[]
-            )
-        );
+        assert_ne!(first, tokens(&SamplingOptions { seed: Some(8), ..options() }, &logits, 24, &[]));
     }
 
     #[test]
@@ -313,10 +241,7 @@ mod tests {
         let counts = counts(&tokens(&options(), &logits, 2000, &[]));
         for (token, expected) in [(0, 1000_usize), (1, 500), (2, 250), (3, 250)] {
             let seen = counts.get(&token).copied().unwrap_or(0);
-            assert!(
-                seen.abs_diff(expected) < 120,
-                "token {token}: {seen} of 2000"
-            );
+            assert!(seen.abs_diff(expected) < 120, "token {token}: {seen} of 2000");
         }
     }
 
@@ -324,75 +249,28 @@ mod tests {
     fn top_k_top_p_and_min_p_keep_what_they_say() {
         let logits = [0.5_f32.ln(), 0.25_f32.ln(), 0.15_f32.ln(), 0.1_f32.ln()];
         let seen = |options: SamplingOptions| {
-            counts(&tokens(&options, &logits, 300, &[]))
-                .into_keys()
-                .collect::<Vec<_>>()
+            counts(&tokens(&options, &logits, 300, &[])).into_keys().collect::<Vec<_>>()
         };
         assert_eq!(seen(options()), [0, 1, 2, 3]);
-        assert_eq!(
-            seen(SamplingOptions {
-                top_k: 2,
-                ..options()
-            }),
-            [0, 1]
-        );
-        assert_eq!(
-            seen(SamplingOptions {
-                top_p: 0.7,
-                ..options()
-            }),
-            [0, 1]
-        );
-        assert_eq!(
-            seen(SamplingOptions {
-                top_p: 0.8,
-                ..options()
-            }),
-            [0, 1, 2]
-        );
-        assert_eq!(
-            seen(SamplingOptions {
-                min_p: 0.25,
-                ..options()
-            }),
-            [0, 1, 2]
-        );
-        assert_eq!(
-            seen(SamplingOptions {
-                top_p: 0.01,
-                ..options()
-            }),
-            [0]
-        );
+        assert_eq!(seen(SamplingOptions { top_k: 2, ..options() }), [0, 1]);
+        assert_eq!(seen(SamplingOptions { top_p: 0.7, ..options() }), [0, 1]);
+        assert_eq!(seen(SamplingOptions { top_p: 0.8, ..options() }), [0, 1, 2]);
+        assert_eq!(seen(SamplingOptions { min_p: 0.25, ..options() }), [0, 1, 2]);
+        assert_eq!(seen(SamplingOptions { top_p: 0.01, ..options() }), [0]);
     }
 
     #[test]
     fn a_repetition_penalty_moves_away_from_what_was_said() {
-        let options = SamplingOptions {
-            repetition_penalty: 2.0,
-            ..SamplingOptions::default()
-        };
+        let options = SamplingOptions { repetition_penalty: 2.0, ..SamplingOptions::default() };
         // Token 0 is in the prompt: 3.0 becomes 1.5, so 1 wins; then 1 is penalized to 1.0 and 0 leads again.
         assert_eq!(tokens(&options, &[3.0, 2.0, -1.0], 2, &[]), [1, 0]);
     }
 
     #[test]
     fn options_out_of_range_are_named() {
-        let broken = SamplingOptions {
-            top_p: 0.0,
-            ..SamplingOptions::default()
-        };
-        assert_eq!(
-            broken.validate().map_err(|error| error.option),
-            Err("top_p")
-        );
-        let broken = SamplingOptions {
-            temperature: f32::NAN,
-            ..SamplingOptions::default()
-        };
-        assert_eq!(
-            broken.validate().map_err(|error| error.option),
-            Err("temperature")
-        );
+        let broken = SamplingOptions { top_p: 0.0, ..SamplingOptions::default() };
+        assert_eq!(broken.validate().map_err(|error| error.option), Err("top_p"));
+        let broken = SamplingOptions { temperature: f32::NAN, ..SamplingOptions::default() };
+        assert_eq!(broken.validate().map_err(|error| error.option), Err("temperature"));
     }
 }
