@@ -75,7 +75,8 @@ pub struct Generation {
     pub tokens: Vec<u32>,
     /// From the first forward call to the first token's value on the host.
     pub prefill_nanos: u64,
-    /// When each token's value was on the host, since the first forward call; the first equals `prefill_nanos`.
+    /// When each token's value was read on the host, since the first forward call; the first equals `prefill_nanos`.
+    /// All but the first and the last are read after the next step was submitted.
     pub token_nanos: Vec<u64>,
     /// Time in the decode loop spent building graphs.
     pub build_nanos: u64,
@@ -164,7 +165,9 @@ pub fn generate(
     let mut waiting = Duration::ZERO;
     let mut loop_start = start;
     for position in 0..options.max_tokens {
-        // Submit the next step before this one's value is read, so that the device never waits for the host.
+        // The next step is submitted before this one's value is read, so that the device never waits for the host;
+        // but the first value is read before, since submitting may block (a CPU's queue is short) and would count a
+        // decode step into the prefill.
         let build_start = Instant::now();
         let next = if position + 1 < options.max_tokens {
             Some(step(model, &mut state, &mut sampler, &ahead)?)
@@ -172,19 +175,23 @@ pub fn generate(
             None
         };
         let submit_start = Instant::now();
-        transforms::async_eval(&next)?;
+        if position > 0 {
+            transforms::async_eval(&next)?;
+        }
         let wait_start = Instant::now();
         let token = ahead.try_item_exact::<u32>().map_err(|error| Exception::custom(error.to_string()))?;
         let now = Instant::now();
         generation.token_nanos.push(nanos(now - start));
-        if position == 0 {
-            // The loop's own time counts from the first token; what came before is prefill.
-            generation.prefill_nanos = nanos(now - start);
-            loop_start = now;
-        } else {
+        if position > 0 {
             building += submit_start - build_start;
             submitting += wait_start - submit_start;
             waiting += now - wait_start;
+        } else {
+            // The loop's own time counts from the first token; what came before is prefill.
+            generation.prefill_nanos = nanos(now - start);
+            loop_start = now;
+            transforms::async_eval(&next)?;
+            submitting += now.elapsed();
         }
         if options.eos == EosPolicy::Stop && eos.contains(&token) {
             generation.token_nanos.pop();
