@@ -45,7 +45,7 @@ impl SweepProgress {
         Self {
             bar,
             work,
-            passes: reps.saturating_add(2), // load, warm-up, repetitions
+            passes: reps.saturating_add(1), // the warm-up and the repetitions
             begun: Instant::now(),
             place: 0,
             model: String::new(),
@@ -66,13 +66,10 @@ impl SweepProgress {
         let text = match progress {
             Progress::Step(Stage::Start | Stage::Finish, _) => return,
             Progress::Step(Stage::Load, _) => "loading".to_owned(),
-            Progress::Step(Stage::Warmup, _) => {
-                self.passes_done = 1;
-                "warming up".to_owned()
-            }
+            Progress::Step(Stage::Warmup, _) => "warming up".to_owned(),
             Progress::Step(Stage::Bench, rep) => {
-                self.passes_done = rep.saturating_add(1);
-                format!("repetition {rep} of {}", self.passes.saturating_sub(2))
+                self.passes_done = rep;
+                format!("repetition {rep} of {}", self.passes.saturating_sub(1))
             }
             Progress::Loading { done_bytes, total_bytes } => {
                 // Lines for every piece would drown the others.
@@ -158,6 +155,6 @@ mod tests {
         progress.begin(2, "x");
         progress.passes_done = 1;
         let (done, all) = progress.done_of_all();
-        assert!((done / all - (500.0 + 300.0) / 2000.0).abs() < 1e-9, "{done} {all}");
+        assert!((done / all - (400.0 + 300.0) / 1600.0).abs() < 1e-9, "{done} {all}");
     }
 }

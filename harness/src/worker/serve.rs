@@ -209,10 +209,9 @@ impl Served {
             eos_token_ids: self.tokenizer.eos_token_ids().to_vec(),
             ..GenerateOptions::default()
         };
-        // Nothing of the last generation is left to do, and its buffers are not reused: each repetition begins alike.
+        // Nothing of the last generation is left to do. Its buffers stay for reuse, which is what the warm-up is for.
         memory::synchronize()
             .map_err(|error| failure(stage, FailureKind::Other, &error, Some(&self.path)))?;
-        memory::clear_cache();
         memory::reset_peak();
         let started_at = Timestamp::now();
         let generation =

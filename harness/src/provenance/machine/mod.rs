@@ -1,13 +1,11 @@
 //! The machine: chip, cores, memory, system, GPU. Its name is not recorded.
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "parsers are tested on every system"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "parsers are tested on every system"))]
 mod linux;
-#[cfg_attr(not(target_os = "macos"), expect(dead_code, reason = "parsers are tested on every system"))]
+#[cfg_attr(not(target_os = "macos"), allow(dead_code, reason = "parsers are tested on every system"))]
 mod macos;
 mod names;
 mod nvidia;
-
-use std::fs;
 
 use mlxcel_reports::row::Backend;
 use serde::Serialize;
@@ -101,7 +99,7 @@ fn chip() -> Option<String> {
 
 #[cfg(not(target_os = "macos"))]
 fn chip() -> Option<String> {
-    linux::processor(&fs::read_to_string("/proc/cpuinfo").ok()?)
+    linux::processor(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }
 
 /// A digest of the identity the system gave itself when it was installed.
@@ -109,8 +107,9 @@ fn host_id() -> Option<String> {
     #[cfg(target_os = "macos")]
     let id = macos::platform_uuid();
     #[cfg(not(target_os = "macos"))]
-    let id =
-        ["/etc/machine-id", "/var/lib/dbus/machine-id"].iter().find_map(|path| fs::read_to_string(path).ok());
+    let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok());
     let id = id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty() && id != "uninitialized")?;
     // Salted, so that it is not the digest by which others may know the machine; cut, since it only tells few hosts apart.
     sha256_hex(format!("mlxcel-bench host {id}").as_bytes()).get(..16).map(str::to_owned)
