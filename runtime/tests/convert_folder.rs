@@ -5,102 +5,17 @@ mod convert_support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use convert_support::room::{REPACKABLE, Room, Tensor, config, floats, load, small_config, tensors};
 use convert_support::{HEAD_DIM, HEADS, HIDDEN, KV_HEADS, LAYERS, Meta, VOCAB, small_gguf};
 use mlx_rs::Array;
-use mlxcel::LoadedModel;
 use mlxcel::convert::gguf::BlockType;
 use mlxcel::convert::gguf::dequantize::dequantize;
-use mlxcel::convert::{
-    ConvertError, ConvertInput, ConvertReport, ConvertRequest, FloatDtype, OutputMode, SyntheticConfig, run,
-};
+use mlxcel::convert::{ConvertInput, FloatDtype, OutputMode, SyntheticConfig};
 use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
 use mlxcel_catalog::folder::CheckpointFolder;
 use mlxcel_catalog::headers::Dtype;
 use serde_json::{Value, json};
-
-const REPACKABLE: [BlockType; 5] =
-    [BlockType::Q4_1, BlockType::Q4_0, BlockType::Q5_0, BlockType::Q5_1, BlockType::Q8_0];
-
-/// A folder for inputs and outputs.
-struct Room(tempfile::TempDir);
-
-impl Room {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn gguf(&self, architecture: &str, types: &[BlockType]) -> ConvertInput {
-        ConvertInput::Gguf(small_gguf(architecture, types).write(self.0.path()))
-    }
-
-    fn convert(
-        &self,
-        input: ConvertInput,
-        output: &str,
-        mode: OutputMode,
-        dtype: FloatDtype,
-    ) -> ConvertReport {
-        self.try_convert(input, output, mode, dtype).unwrap()
-    }
-
-    fn try_convert(
-        &self,
-        input: ConvertInput,
-        output: &str,
-        mode: OutputMode,
-        dtype: FloatDtype,
-    ) -> Result<ConvertReport, ConvertError> {
-        let mut request = ConvertRequest::new(input, self.path(output));
-        request.mode = mode;
-        request.dtype = Some(dtype);
-        run(&request, &mut |_, _| {})
-    }
-
-    /// Names in the room that are not the input's.
-    fn leftovers(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.0.path()).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name != "model.gguf").collect()
-    }
-}
-
-fn config(folder: &Path) -> Value {
-    serde_json::from_slice(&fs::read(folder.join("config.json")).unwrap()).unwrap()
-}
-
-/// A tensor's element type, shape and bytes.
-type Tensor = (Dtype, Vec<usize>, Vec<u8>);
-
-fn tensors(folder: &Path) -> BTreeMap<String, Tensor> {
-    let checkpoint = CheckpointFolder::open(folder).unwrap();
-    let files: Vec<Vec<u8>> =
-        checkpoint.shards().iter().map(|shard| fs::read(&shard.path).unwrap()).collect();
-    let take = |(shard, entry): &(usize, mlxcel_catalog::headers::TensorEntry)| {
-        let range = usize::try_from(entry.range.start).unwrap()..usize::try_from(entry.range.end).unwrap();
-        (entry.dtype, entry.shape.clone(), files[*shard][range].to_vec())
-    };
-    checkpoint.tensors().iter().map(|(name, place)| (name.clone(), take(place))).collect()
-}
-
-fn floats((dtype, _, bytes): &Tensor) -> Vec<f32> {
-    let block_type = match dtype {
-        Dtype::F32 => BlockType::F32,
-        Dtype::F16 => BlockType::F16,
-        Dtype::Bf16 => BlockType::Bf16,
-        other => panic!("{other} is no float type"),
-    };
-    let mut values = Vec::new();
-    dequantize(block_type, bytes, &mut values);
-    values
-}
 
 /// What MLX makes of a quantized tensor, its scales taken to `f32` first.
 fn mlx_values(tensors: &BTreeMap<String, Tensor>, module: &str, spec: QuantizationSpec) -> Vec<f32> {
@@ -112,9 +27,9 @@ fn mlx_values(tensors: &BTreeMap<String, Tensor>, module: &str, spec: Quantizati
         let tensor = &tensors[&format!("{module}.{name}")];
         Array::from_slice(&floats(tensor), &axes(&tensor.1))
     };
+    let biases = float("biases");
     let (group_size, bits) = (i32::try_from(spec.group_size).unwrap(), i32::try_from(spec.bits).unwrap());
-    let values =
-        mlx_rs::ops::dequantize(&weight, &float("scales"), &float("biases"), group_size, bits).unwrap();
+    let values = mlx_rs::ops::dequantize(&weight, float("scales"), &biases, group_size, bits).unwrap();
     values.try_as_slice::<f32>().unwrap().to_vec()
 }
 
@@ -140,7 +55,9 @@ fn expected(architecture: &str, types: &[BlockType]) -> BTreeMap<String, Vec<f32
             }
         }
         if architecture == "gemma3" && name.contains("norm") {
-            values.iter_mut().for_each(|value| *value -= 1.0);
+            for value in &mut values {
+                *value -= 1.0;
+            }
         }
         let gemma = architecture == "gemma3";
         let renamed = match name.split_once('.').unwrap() {
@@ -171,10 +88,6 @@ fn expected(architecture: &str, types: &[BlockType]) -> BTreeMap<String, Vec<f32
         all.insert(renamed, values);
     }
     all
-}
-
-fn load(folder: &Path) -> LoadedModel {
-    LoadedModel::load(folder, &mut |_, _| {}).unwrap()
 }
 
 #[test]
@@ -232,16 +145,6 @@ fn lossless_repacking_differs_nowhere_from_the_gguf_values() {
         assert_eq!(widths.into_iter().collect::<Vec<_>>(), [4, 5, 8]);
         load(&room.path("out"));
     }
-}
-
-#[test]
-fn lossless_repacking_refuses_a_type_that_rounds_the_scales() {
-    let room = Room::new();
-    let input = room.gguf("llama", &REPACKABLE);
-    let error = room.try_convert(input, "out", OutputMode::Lossless, FloatDtype::Bf16).unwrap_err();
-    assert!(matches!(error, ConvertError::Inexact { .. }), "{error}");
-    assert!(error.to_string().contains("--dtype"), "{error}");
-    assert_eq!(room.leftovers(), [""; 0]);
 }
 
 #[test]
@@ -401,110 +304,6 @@ fn matrices_that_groups_do_not_divide_stay_dense_and_the_configuration_says_so()
 }
 
 #[test]
-fn shards_and_their_index_fit_together() {
-    let room = Room::new();
-    let whole = room.gguf("llama", &REPACKABLE);
-    room.convert(whole.clone(), "whole", OutputMode::Lossless, FloatDtype::F16);
-    let mut request = ConvertRequest::new(whole, room.path("cut"));
-    request.mode = OutputMode::Lossless;
-    request.max_shard_bytes = 20_000;
-    let mut last = (0, 0);
-    let report = run(&request, &mut |done, total| {
-        assert!(done >= last.0 && done <= total);
-        last = (done, total);
-    })
-    .unwrap();
-    assert_eq!(last, (report.weight_bytes, report.weight_bytes));
-    assert!(report.shards > 2);
-    let checkpoint = CheckpointFolder::open(&room.path("cut")).unwrap();
-    assert_eq!(checkpoint.shards().len(), report.shards);
-    assert!(room.path("cut").join("model.safetensors.index.json").is_file());
-    assert_eq!(tensors(&room.path("cut")), tensors(&room.path("whole")));
-    load(&room.path("cut"));
-}
-
-#[test]
-fn an_output_that_is_taken_is_refused_and_left_alone() {
-    let room = Room::new();
-    fs::create_dir(room.path("out")).unwrap();
-    fs::write(room.path("out").join("precious"), "text").unwrap();
-    let input = room.gguf("llama", &REPACKABLE);
-    let error = room.try_convert(input.clone(), "out", OutputMode::Dense, FloatDtype::F32).unwrap_err();
-    assert!(error.to_string().contains("not empty") && error.exit_code() == 2, "{error}");
-    assert_eq!(fs::read_to_string(room.path("out").join("precious")).unwrap(), "text");
-    fs::write(room.path("file"), "text").unwrap();
-    assert!(room.try_convert(input.clone(), "file", OutputMode::Dense, FloatDtype::F32).is_err());
-    fs::create_dir(room.path("empty")).unwrap();
-    room.convert(input, "empty", OutputMode::Dense, FloatDtype::F32);
-}
-
-#[test]
-fn an_interrupt_leaves_nothing() {
-    let room = Room::new();
-    let mut request = ConvertRequest::new(room.gguf("llama", &REPACKABLE), room.path("out"));
-    let flag = Arc::new(AtomicBool::new(false));
-    request.interrupt = Some(Arc::clone(&flag));
-    let error = run(&request, &mut |done, _| flag.store(done > 0, Ordering::Relaxed)).unwrap_err();
-    assert!(matches!(error, ConvertError::Interrupted));
-    assert_eq!(error.exit_code(), 130);
-    assert_eq!(room.leftovers(), [""; 0]);
-}
-
-#[test]
-fn a_value_beyond_f16_is_an_error_and_leaves_nothing() {
-    let room = Room::new();
-    let mut maker = small_gguf("llama", &[BlockType::F32]);
-    let data = (0..HIDDEN).flat_map(|_| 1e6_f32.to_le_bytes()).collect();
-    maker.tensor("output_norm.weight", &[HIDDEN], BlockType::F32, data);
-    let input = ConvertInput::Gguf(maker.write(room.0.path()));
-    let error = room.try_convert(input.clone(), "out", OutputMode::Dense, FloatDtype::F16).unwrap_err();
-    assert!(error.to_string().contains("model.norm.weight") && error.to_string().contains("bf16"), "{error}");
-    assert_eq!(room.leftovers(), [""; 0]);
-    room.convert(input, "out", OutputMode::Dense, FloatDtype::Bf16);
-}
-
-#[test]
-fn missing_unexpected_and_misshapen_tensors_are_reported_together() {
-    let room = Room::new();
-    let mut maker = small_gguf("llama", &[BlockType::F16]);
-    maker.tensors.retain(|(name, ..)| name != "blk.1.ffn_up.weight");
-    maker.tensor("blk.9.mystery", &[2], BlockType::F32, vec![0; 8]);
-    maker.tensor("output_norm.weight", &[2], BlockType::F32, vec![0; 8]);
-    let input = ConvertInput::Gguf(maker.write(room.0.path()));
-    let text = room.try_convert(input, "out", OutputMode::Dense, FloatDtype::F32).unwrap_err().to_string();
-    for part in ["missing: blk.1.ffn_up.weight", "unexpected: blk.9.mystery", "output_norm.weight (found [2]"]
-    {
-        assert!(text.contains(part), "{text}");
-    }
-    assert_eq!(room.leftovers(), [""; 0]);
-}
-
-#[test]
-fn an_unknown_architecture_and_an_expert_model_are_refused() {
-    let room = Room::new();
-    let mut maker = small_gguf("llama", &[BlockType::F16]);
-    maker.set("llama.expert_count", Meta::U32(8));
-    let input = ConvertInput::Gguf(maker.write(room.0.path()));
-    let error = room.try_convert(input, "out", OutputMode::Dense, FloatDtype::F32).unwrap_err();
-    assert!(error.to_string().contains("llama.expert_count"), "{error}");
-    maker.set("general.architecture", Meta::Text("mamba".to_owned()));
-    let input = ConvertInput::Gguf(maker.write(room.0.path()));
-    let error = room.try_convert(input, "out", OutputMode::Dense, FloatDtype::F32).unwrap_err();
-    assert!(error.to_string().contains("\"mamba\"") && error.to_string().contains("qwen3"), "{error}");
-}
-
-fn small_config(model_type: &str) -> serde_json::Map<String, Value> {
-    let config = json!({
-        "model_type": model_type, "hidden_size": HIDDEN, "intermediate_size": 96, "num_hidden_layers": 2,
-        "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD_DIM, "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0, "max_position_embeddings": 256, "vocab_size": VOCAB, "sliding_window": 16,
-        "sliding_window_pattern": 2, "query_pre_attn_scalar": HEAD_DIM, "rope_local_base_freq": 10000.0,
-        "bos_token_id": 2, "eos_token_id": [1, 5],
-    });
-    config.as_object().unwrap().clone()
-}
-
-#[test]
 fn synthetic_checkpoints_load_are_marked_and_depend_on_the_seed_alone() {
     for model_type in ["llama", "qwen2", "qwen3", "gemma3_text"] {
         let room = Room::new();
@@ -550,19 +349,5 @@ fn a_dense_folder_changes_its_element_type_and_keeps_the_rest() {
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         let read = |folder: &str| fs::read(room.path(folder).join(name)).unwrap();
         assert_eq!(read("f32"), read("bf16"), "{name}");
-    }
-}
-
-#[test]
-fn requests_that_contradict_themselves_are_usage_errors() {
-    let room = Room::new();
-    let synthetic =
-        || ConvertInput::Synthetic { config: SyntheticConfig::Object(small_config("llama")), seed: 1 };
-    let spec = |bits, group_size| {
-        OutputMode::Quantized(QuantizationSpec { mode: QuantizationMode::Affine, bits, group_size })
-    };
-    for mode in [OutputMode::Lossless, OutputMode::Dequantize, spec(7, 64), spec(4, 48)] {
-        let error = room.try_convert(synthetic(), "out", mode, FloatDtype::F32).unwrap_err();
-        assert_eq!(error.exit_code(), 64, "{error}");
     }
 }

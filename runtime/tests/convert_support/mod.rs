@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![expect(clippy::unwrap_used, reason = "a test may stop where it fails")]
 
+pub(crate) mod room;
+
 use std::path::{Path, PathBuf};
 
 use mlxcel::convert::gguf::BlockType;
@@ -111,15 +113,21 @@ fn meta(out: &mut Vec<u8>, value: &Meta) {
         }
         Meta::Texts(values) => {
             array(out, 8, values.len());
-            values.iter().for_each(|value| text(out, value));
+            for value in values {
+                text(out, value);
+            }
         }
         Meta::I32s(values) => {
             array(out, 5, values.len());
-            values.iter().for_each(|value| out.extend(value.to_le_bytes()));
+            for value in values {
+                out.extend(value.to_le_bytes());
+            }
         }
         Meta::F32s(values) => {
             array(out, 6, values.len());
-            values.iter().for_each(|value| out.extend(value.to_le_bytes()));
+            for value in values {
+                out.extend(value.to_le_bytes());
+            }
         }
     }
 }
@@ -146,9 +154,8 @@ pub(crate) fn blocks(seed: u64, block_type: BlockType, elements: usize) -> Vec<u
                 let value = f32::from(block[0].cast_signed()) / 64.0;
                 block.copy_from_slice(&value.to_le_bytes());
             }
-            BlockType::F16 => small(&mut block[1]),
             BlockType::Bf16 => block[1] = 0x3e | (block[1] & 0x80),
-            BlockType::Q4_0 | BlockType::Q5_0 | BlockType::Q8_0 => small(&mut block[1]),
+            BlockType::F16 | BlockType::Q4_0 | BlockType::Q5_0 | BlockType::Q8_0 => small(&mut block[1]),
             BlockType::Q4_1 | BlockType::Q5_1 | BlockType::Q4K | BlockType::Q5K => {
                 small(&mut block[1]);
                 small(&mut block[3]);
