@@ -1,7 +1,9 @@
 //! Exit codes and the one place where errors are printed.
 //!
-//! 0 fine, 4 bad input or our own fault, 64 usage. A reader that closes the pipe early has got what it wanted.
+//! 0 fine, 4 bad input or our own fault, 64 usage; a conversion's error says its own. A reader that closes the pipe
+//! early has got what it wanted.
 
+use mlxcel::convert::ConvertError;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -35,7 +37,7 @@ pub(crate) fn after(result: Result<(), Failure>) -> ExitCode {
         Err(Failure::Error(error)) => {
             // OK to ignore: there is nowhere left to say it.
             let _ = writeln!(io::stderr(), "error: {error:#}");
-            ExitCode::from(BAD_INPUT)
+            ExitCode::from(error.downcast_ref::<ConvertError>().map_or(BAD_INPUT, ConvertError::exit_code))
         }
     }
 }

@@ -20,15 +20,25 @@ pub enum ConvertError {
     /// The checkpoint folder cannot be used.
     #[error(transparent)]
     Checkpoint(#[from] mlxcel_catalog::folder::CheckpointError),
-    /// A file operation failed.
-    #[error("{}: {action}: {source}", path.display())]
-    Io {
+    /// A file of the input cannot be read.
+    #[error("{}: {action}: {cause}", path.display())]
+    Read {
         /// The file or folder.
         path: PathBuf,
         /// What was tried, as "cannot be …".
         action: &'static str,
         /// Why it failed.
-        source: io::Error,
+        cause: io::Error,
+    },
+    /// A file of the output cannot be written.
+    #[error("{}: {action}: {cause}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried, as "cannot be …".
+        action: &'static str,
+        /// Why it failed.
+        cause: io::Error,
     },
     /// The input is neither a GGUF file nor a checkpoint folder.
     #[error("{}: {rule}", path.display())]
@@ -140,13 +150,13 @@ pub enum ConvertError {
         /// Why there is none.
         reason: String,
     },
-    /// The output folder exists and is not empty, or is something else.
+    /// The output folder is taken, or cannot be made. Nothing was written.
     #[error("{}: {rule}", path.display())]
     Output {
         /// The output.
         path: PathBuf,
         /// The rule it breaks, and the remedy.
-        rule: &'static str,
+        rule: String,
     },
     /// The request contradicts itself or the input.
     #[error("{0}")]
@@ -172,7 +182,7 @@ impl ConvertError {
             Self::Interrupted => 130,
             Self::Output { .. } => 2,
             Self::Request(_) => 64,
-            Self::Io { .. } | Self::Mlx { .. } => 1,
+            Self::Write { .. } | Self::Mlx { .. } => 1,
             _ => 4,
         }
     }

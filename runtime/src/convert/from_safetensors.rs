@@ -91,7 +91,7 @@ impl SafetensorsSource {
     ) -> Result<(), ConvertError> {
         let (shard, entry) = part;
         let path = self.paths.get(*shard).cloned().unwrap_or_default();
-        let failed = |source| ConvertError::Io { path: path.clone(), action: "cannot be read", source };
+        let failed = |cause| ConvertError::Read { path: path.clone(), action: "cannot be read", cause };
         let file = match &mut self.open {
             Some((open, file)) if open == shard => file,
             open => &mut open.insert((*shard, File::open(&path).map_err(failed)?)).1,

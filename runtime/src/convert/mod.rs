@@ -31,6 +31,7 @@ mod tokenizer_files;
 mod writer;
 
 use std::fs;
+use std::path::Path;
 
 pub use encode::FloatDtype;
 pub use error::{ConvertError, TensorFaults};
@@ -88,12 +89,12 @@ pub fn run(
         }
         TokenizerSource::Files(files) => {
             for (name, path) in files {
-                copy(path, &folder.path().join(name))?;
+                folder.write(name, &read(path)?)?;
             }
         }
     }
     for (name, path) in &extra_files {
-        copy(path, &folder.path().join(name))?;
+        folder.write(name, &read(path)?)?;
     }
     let rounding = if request.mode == OutputMode::Lossless {
         encode::Rounding::Refused
@@ -124,11 +125,10 @@ pub fn run(
     })
 }
 
-fn copy(from: &std::path::Path, to: &std::path::Path) -> Result<(), ConvertError> {
-    let copied = fs::copy(from, to);
-    copied.map(|_| ()).map_err(|source| ConvertError::Io {
-        path: from.to_owned(),
-        action: "cannot be copied",
-        source,
+fn read(path: &Path) -> Result<Vec<u8>, ConvertError> {
+    fs::read(path).map_err(|cause| ConvertError::Read {
+        path: path.to_owned(),
+        action: "cannot be read",
+        cause,
     })
 }

@@ -29,10 +29,10 @@ pub enum ConvertInput {
 impl ConvertInput {
     /// What lies at `path`: a file is taken for GGUF, a folder for a checkpoint.
     pub fn detect(path: &Path) -> Result<Self, ConvertError> {
-        let metadata = std::fs::metadata(path).map_err(|source| ConvertError::Io {
+        let metadata = std::fs::metadata(path).map_err(|cause| ConvertError::Read {
             path: path.to_owned(),
             action: "cannot be looked at",
-            source,
+            cause,
         })?;
         if metadata.is_dir() {
             Ok(Self::Safetensors(path.to_owned()))

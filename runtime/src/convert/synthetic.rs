@@ -58,7 +58,7 @@ pub(super) fn read_config(config: &SyntheticConfig) -> Result<(PathBuf, Map<Stri
         SyntheticConfig::File(path) if path.is_dir() => path.join("config.json"),
         SyntheticConfig::File(path) => path.clone(),
     };
-    let failed = |source| ConvertError::Io { path: path.clone(), action: "cannot be read", source };
+    let failed = |cause| ConvertError::Read { path: path.clone(), action: "cannot be read", cause };
     let bytes = fs::metadata(&path).map_err(failed)?.len();
     if bytes > MAX_CONFIG_BYTES {
         let rule = format!("is {bytes} bytes long, which no configuration is");

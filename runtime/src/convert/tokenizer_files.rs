@@ -37,10 +37,10 @@ pub(super) fn find(folder: &Path) -> Result<Vec<(&'static str, PathBuf)>, Conver
 /// another's ids still answers, but nonsense. A hundredth may differ, for tokens that were renamed later.
 pub(super) fn check_tokens(folder: &Path, tokens: &[String]) -> Result<(), ConvertError> {
     let path = folder.join(TOKENIZER);
-    let text = fs::read(&path).map_err(|source| ConvertError::Io {
+    let text = fs::read(&path).map_err(|cause| ConvertError::Read {
         path: path.clone(),
         action: "cannot be read",
-        source,
+        cause,
     })?;
     let tokenizer: Value = serde_json::from_slice(&text)
         .map_err(|error| ConvertError::Input { path: path.clone(), rule: format!("is not JSON: {error}") })?;

@@ -19,31 +19,31 @@ pub(super) struct OutputFolder {
 
 /// Refuses an output path that is taken: a file, or a folder that is not empty.
 pub(super) fn check_target(target: &Path) -> Result<(), ConvertError> {
-    let refuse = |rule| Err(ConvertError::Output { path: target.to_owned(), rule });
     match fs::metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // A link to nowhere would be replaced by the folder.
             if fs::symlink_metadata(target).is_ok() {
-                return refuse("is a link to a path that does not exist; remove it or choose another output");
+                return refuse(
+                    target,
+                    "is a link to a path that does not exist; remove it or choose another output",
+                );
             }
             Ok(())
         }
-        Err(source) => {
-            Err(ConvertError::Io { path: target.to_owned(), action: "cannot be looked at", source })
-        }
-        Ok(metadata) if !metadata.is_dir() => refuse("is a file; choose another output folder"),
-        Ok(_) => {
-            let mut entries = fs::read_dir(target).map_err(|source| ConvertError::Io {
-                path: target.to_owned(),
-                action: "cannot be read",
-                source,
-            })?;
-            if entries.next().is_some() {
-                return refuse("exists and is not empty; remove it or choose another output folder");
+        Err(error) => refuse(target, format!("cannot be looked at: {error}; choose another output folder")),
+        Ok(metadata) if !metadata.is_dir() => refuse(target, "is a file; choose another output folder"),
+        Ok(_) => match fs::read_dir(target).map(|mut entries| entries.next().is_some()) {
+            Ok(false) => Ok(()),
+            Ok(true) => refuse(target, "exists and is not empty; remove it or choose another output folder"),
+            Err(error) => {
+                refuse(target, format!("cannot be looked at: {error}; choose another output folder"))
             }
-            Ok(())
-        }
+        },
     }
+}
+
+fn refuse<T>(target: &Path, rule: impl Into<String>) -> Result<T, ConvertError> {
+    Err(ConvertError::Output { path: target.to_owned(), rule: rule.into() })
 }
 
 impl OutputFolder {
@@ -51,17 +51,20 @@ impl OutputFolder {
     pub(super) fn create(target: &Path) -> Result<Self, ConvertError> {
         check_target(target)?;
         let Some(name) = target.file_name() else {
-            let rule = "does not end in a folder name; name the output folder itself";
-            return Err(ConvertError::Output { path: target.to_owned(), rule });
+            return refuse(target, "does not end in a folder name; name the output folder itself");
         };
         let mut partial_name = name.to_owned();
         partial_name.push(format!(".{}.partial", std::process::id()));
         let partial = target.with_file_name(partial_name);
-        let failed = |source| ConvertError::Io { path: partial.clone(), action: "cannot be made", source };
-        if let Some(parent) = partial.parent() {
-            fs::create_dir_all(parent).map_err(failed)?;
+        // A bare name has the parent "", which is there already.
+        let parent = partial.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Err(error) = parent.map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::create_dir(&partial))
+        {
+            return refuse(
+                target,
+                format!("cannot be made: {error}; choose an output folder that can be written"),
+            );
         }
-        fs::create_dir(&partial).map_err(failed)?;
         Ok(Self { target: target.to_owned(), partial, finished: false })
     }
 
@@ -73,19 +76,19 @@ impl OutputFolder {
     /// Writes a small file.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), ConvertError> {
         let path = self.partial.join(name);
-        fs::write(&path, bytes).map_err(|source| ConvertError::Io {
+        fs::write(&path, bytes).map_err(|cause| ConvertError::Write {
             path,
             action: "cannot be written",
-            source,
+            cause,
         })
     }
 
     /// Writes a JSON file.
     pub(super) fn write_json(&self, name: &str, value: &impl serde::Serialize) -> Result<(), ConvertError> {
-        let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| ConvertError::Io {
+        let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| ConvertError::Write {
             path: self.partial.join(name),
             action: "cannot be made",
-            source: error.into(),
+            cause: error.into(),
         })?;
         bytes.push(b'\n');
         self.write(name, &bytes)
@@ -93,8 +96,11 @@ impl OutputFolder {
 
     /// Gives the folder its name. An empty folder of that name is replaced.
     pub(super) fn finish(mut self) -> Result<(), ConvertError> {
-        let failed =
-            |source| ConvertError::Io { path: self.target.clone(), action: "cannot be put in place", source };
+        let failed = |cause| ConvertError::Write {
+            path: self.target.clone(),
+            action: "cannot be put in place",
+            cause,
+        };
         check_target(&self.target)?;
         match fs::remove_dir(&self.target) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -134,7 +140,7 @@ impl ShardWriter {
         };
         match open() {
             Ok(file) => Ok(Self { path, file }),
-            Err(source) => Err(ConvertError::Io { path, action: "cannot be written", source }),
+            Err(cause) => Err(ConvertError::Write { path, action: "cannot be written", cause }),
         }
     }
 
@@ -147,17 +153,17 @@ impl ShardWriter {
     ) -> Result<(), ConvertError> {
         let start = output.start + first as u64 * output.row_bytes;
         let result = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.write_all(bytes));
-        result.map_err(|source| ConvertError::Io {
+        result.map_err(|cause| ConvertError::Write {
             path: self.path.clone(),
             action: "cannot be written",
-            source,
+            cause,
         })
     }
 
     /// Brings the file to the disk.
     pub(super) fn finish(self) -> Result<(), ConvertError> {
         let result = self.file.sync_all();
-        result.map_err(|source| ConvertError::Io { path: self.path, action: "cannot be written", source })
+        result.map_err(|cause| ConvertError::Write { path: self.path, action: "cannot be written", cause })
     }
 }
 
