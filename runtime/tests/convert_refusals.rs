@@ -15,6 +15,7 @@ use mlxcel::convert::{
 };
 use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
 use mlxcel_catalog::folder::CheckpointFolder;
+use proptest::prelude::*;
 
 #[test]
 fn lossless_repacking_refuses_a_type_that_rounds_the_scales() {
@@ -130,5 +131,35 @@ fn requests_that_contradict_themselves_are_usage_errors() {
     for mode in [OutputMode::Lossless, OutputMode::Dequantize, spec(7, 64), spec(4, 48)] {
         let error = room.try_convert(synthetic(), "out", mode, FloatDtype::F32).unwrap_err();
         assert_eq!(error.exit_code(), 64, "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn a_damaged_file_ends_in_a_checkpoint_or_an_error_and_leaves_no_part(
+        architecture in prop::sample::select(vec!["llama", "gemma3"]),
+        changes in prop::collection::vec((24_usize..1 << 16, any::<u8>()), 1..4),
+        lossless in any::<bool>(),
+    ) {
+        let room = Room::new();
+        let mut bytes = small_gguf(architecture, &REPACKABLE).bytes();
+        // The sizes and rates stand in the first bytes; the vocabulary and the tensors take the rest.
+        let length = bytes.len();
+        for (number, (at, value)) in changes.into_iter().enumerate() {
+            let at = if number < 2 { 24 + at % 700 } else { at % length };
+            bytes[at] = value;
+        }
+        let path = room.path("model.gguf");
+        fs::write(&path, bytes).unwrap();
+        let mode = if lossless { OutputMode::Lossless } else { OutputMode::Dense };
+        match room.try_convert(ConvertInput::Gguf(path), "out", mode, FloatDtype::F32) {
+            Ok(_) => { CheckpointFolder::open(&room.path("out")).unwrap(); }
+            Err(error) => {
+                prop_assert!(!error.to_string().is_empty());
+                prop_assert_eq!(room.leftovers(), [""; 0]);
+            }
+        }
     }
 }

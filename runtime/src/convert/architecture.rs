@@ -123,7 +123,8 @@ pub struct ModelShape {
 
 /// No axis of a real model comes near this; products of two stay far from overflow.
 const MAX_AXIS: usize = 1 << 28;
-const MAX_LAYERS: usize = 4096;
+/// More than any model has.
+pub(super) const MAX_LAYERS: usize = 4096;
 
 impl ModelShape {
     /// Reads the shape from the object of the `config.json` at `path`. `has_output` says whether the checkpoint holds

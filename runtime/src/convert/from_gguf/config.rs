@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{Keys, shortest};
 use super::rope::rope_scaling;
-use crate::convert::architecture::Architecture;
+use crate::convert::architecture::{Architecture, MAX_LAYERS};
 use crate::convert::error::ConvertError;
 use crate::convert::gguf::{Array, GgufFile};
 
@@ -30,6 +30,9 @@ pub(in crate::convert) fn rebuild_config(
     let hidden_size = keys.size(&key("embedding_length"))?;
     let heads = keys.size(&key("attention.head_count"))?;
     let layers = keys.size(&key("block_count"))?;
+    if layers > MAX_LAYERS {
+        return Err(keys.wrong(&key("block_count"), format!("is {layers}, more than any model has")));
+    }
     let head_dim = match keys.optional_size(&key("attention.key_length"))? {
         Some(head_dim) => head_dim,
         None if heads > 0 && hidden_size.is_multiple_of(heads) => hidden_size / heads,
