@@ -290,3 +290,19 @@ fn an_interruption_before_the_first_row_leaves_nothing() -> Outcome {
     assert!(said.contains("nothing was written"), "{said}");
     Ok(())
 }
+
+#[test]
+fn what_is_published_does_not_name_the_home_folder() -> Outcome {
+    let bench = Bench::new()?;
+    let folder = bench.checkpoint("x")?;
+    let home = bench.root.path().to_string_lossy().into_owned();
+    let mut command = bench.sweep(&good(1), &["--reps", "1"])?;
+    let output = command.arg(folder).env("HOME", &home).output()?;
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    for name in bench.files()? {
+        let text = fs::read_to_string(bench.out().join(&name))?;
+        assert!(!text.contains(&home), "{name}: {text}");
+        assert!(text.contains("~/models/x") || name.ends_with(".jsonl"), "{name}: {text}");
+    }
+    Ok(())
+}

@@ -5,6 +5,7 @@
 pub mod binary;
 pub mod environment;
 pub mod machine;
+pub mod private;
 pub mod tree;
 
 use sha2::{Digest, Sha256};

@@ -18,7 +18,7 @@ const STEPS: u64 = 1000;
 #[derive(Debug)]
 pub(super) struct SweepProgress {
     bar: Option<ProgressBar>,
-    /// The work of each checkpoint: its weights once for each pass over them.
+    /// The work of one pass over each checkpoint.
     work: Vec<f64>,
     passes: u32,
     begun: Instant,
@@ -29,8 +29,8 @@ pub(super) struct SweepProgress {
 }
 
 impl SweepProgress {
-    /// For checkpoints of these weight sizes, 0 for those that are not started.
-    pub(super) fn new(weight_bytes: &[u64], reps: u32) -> Self {
+    /// For checkpoints of which a pass is so much work, 0 for those that are not started.
+    pub(super) fn new(work: &[u64], reps: u32) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr());
             match ProgressStyle::with_template("{bar:30} {wide_msg}") {
@@ -38,10 +38,7 @@ impl SweepProgress {
                 Err(_) => bar,
             }
         });
-        let work = weight_bytes
-            .iter()
-            .map(|bytes| if *bytes == 0 { 0.0 } else { (*bytes).max(1 << 20) as f64 })
-            .collect();
+        let work = work.iter().map(|work| *work as f64).collect();
         Self {
             bar,
             work,

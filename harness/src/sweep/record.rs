@@ -18,6 +18,7 @@ use super::guards::TreeCheck;
 use super::plan::{Action, Place};
 use crate::provenance::binary::{Executable, build_type, digest_if_readable};
 use crate::provenance::machine::Machine;
+use crate::provenance::private::Abbreviations;
 use crate::worker::protocol::Hello;
 use crate::worker::session::{Session, Task};
 
@@ -38,6 +39,8 @@ pub(super) struct RunFacts {
     pub(super) environment: BTreeMap<String, String>,
     pub(super) argv: Vec<String>,
     pub(super) settings: Value,
+    /// What is not published.
+    pub(super) private: Abbreviations,
     /// Whether all checkpoints of the run are made up, whatever their files say.
     pub(super) synthetic: bool,
 }
@@ -52,9 +55,15 @@ impl RunFacts {
             harness: HarnessKind::Text,
             backend: self.backend,
             started_at: self.started_at,
-            argv: self.argv.clone(),
-            environment: self.environment.clone(),
-            binary: json!({ "executable": self.executable, "runtime": self.hello.runtime }),
+            argv: self.argv.iter().map(|argument| self.private.text(argument)).collect(),
+            environment: self
+                .environment
+                .iter()
+                .map(|(name, value)| (name.clone(), self.private.text(value)))
+                .collect(),
+            binary: self
+                .private
+                .json(json!({ "executable": self.executable, "runtime": self.hello.runtime })),
             machine: json!(self.machine),
             tree: TreeState {
                 commit: comparison.now.as_ref().and_then(|now| now.commit.clone()).into(),
@@ -62,7 +71,7 @@ impl RunFacts {
                 differing_files: comparison.differences.clone(),
                 stale_binary_allowed: self.tree.stale_allowed,
             },
-            settings: self.settings.clone(),
+            settings: self.private.json(self.settings.clone()),
             ending: Ending::default(),
         }
     }
@@ -102,7 +111,7 @@ impl RunFacts {
         let config = folder.map(CheckpointFolder::config);
         Checkpoint {
             model: place.model.clone(),
-            model_path: place.path.display().to_string(),
+            model_path: self.private.text(&place.path.display().to_string()),
             model_type: config.map(|config| config.model_type().to_owned()).into(),
             weight_dtype: folder.and_then(weight_dtype).into(),
             bits_per_weight: loaded.and_then(|loaded| loaded.bits_per_weight).into(),
@@ -210,6 +219,23 @@ fn weight_dtype(folder: &CheckpointFolder) -> Option<String> {
     dtypes.sort_by_key(|(dtype, bytes)| (std::cmp::Reverse(*bytes), *dtype));
     let names: Vec<String> = dtypes.into_iter().map(|(dtype, _)| dtype.name().to_lowercase()).collect();
     (!names.is_empty()).then(|| names.join("+"))
+}
+
+/// Parameters of a checkpoint, about: packed ones counted by the common width. For estimates of work only.
+pub(super) fn estimated_parameters(folder: &CheckpointFolder) -> u64 {
+    let bits =
+        folder.config().quantization().map_or(32, |quantization| u64::from(quantization.default.bits).max(1));
+    let tensors = folder.tensors().values();
+    tensors
+        .map(|(_, entry)| {
+            let bytes = entry.byte_count();
+            if entry.dtype == Dtype::U32 {
+                bytes.saturating_mul(8) / bits
+            } else {
+                bytes / entry.dtype.bytes().max(1)
+            }
+        })
+        .fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

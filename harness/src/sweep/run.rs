@@ -17,13 +17,14 @@ use super::interrupt::Interrupt;
 use super::judge::{Judged, Verdict, judge};
 use super::plan::{self, Action, Place};
 use super::progress::SweepProgress;
-use super::record::RunFacts;
+use super::record::{RunFacts, estimated_parameters};
 use super::results::Results;
 use crate::cli::{Format, ShapeArgs, SweepArgs};
 use crate::default_models::{self, DefaultModels};
 use crate::exit::Exit;
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::{Machine, short_name};
+use crate::provenance::private::Abbreviations;
 use crate::provenance::{environment, sha256_hex};
 use crate::text::{complain, say, tail};
 use crate::worker::child::WorkerProgram;
@@ -176,6 +177,7 @@ fn facts(
     hello: Hello,
     backend: Backend,
 ) -> RunFacts {
+    let workspace = executable.stamp.workspace_root.clone();
     let now = ZonedDateTime::now();
     let started_at = now.timestamp();
     let unique = sha256_hex(
@@ -204,6 +206,10 @@ fn facts(
         hello,
         backend,
         machine: Machine::this(),
+        private: Abbreviations::new(
+            tree.comparison.root.as_deref().or(Some(&workspace)),
+            std::env::home_dir(),
+        ),
         tree,
         environment: environment::that_matter(std::env::vars_os()),
         argv: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
@@ -231,7 +237,7 @@ enum LeftOff {
 impl Sweep<'_> {
     fn carry_out(&self) -> anyhow::Result<Exit> {
         let mut results = Results::new(&self.arguments.out, self.file_name(), self.run.provenance());
-        let mut progress = SweepProgress::new(&self.weights(), self.arguments.shape.reps.get());
+        let mut progress = SweepProgress::new(&self.work(), self.arguments.shape.reps.get());
         let outcome = self.measure_all(&mut results, &mut progress);
         progress.close();
         let (completeness, finished, exit) = match outcome {
@@ -295,10 +301,7 @@ impl Sweep<'_> {
         let task = self.task(place.path.clone());
         if let Action::Record(exclusion, detail) = &place.action {
             let identity = self.run.identity(place, &task, order_index, started_at, None);
-            return Ok(Some((
-                Row::excluded(identity, None, exclusion.clone(), detail.clone(), &[]).into(),
-                Vec::new(),
-            )));
+            return Ok(Some((self.excluded(identity, None, exclusion.clone(), detail, &[]), Vec::new())));
         }
         let session = measure(
             &task,
@@ -356,7 +359,8 @@ impl Sweep<'_> {
     }
 
     fn detail(&self, detail: &str) -> String {
-        self.resolved.remarks.iter().fold(detail.to_owned(), |text, remark| join(&text, remark))
+        let detail = self.run.private.text(detail);
+        self.resolved.remarks.iter().fold(detail, |text, remark| join(&text, remark))
     }
 
     fn task(&self, path: PathBuf) -> Task {
@@ -370,12 +374,16 @@ impl Sweep<'_> {
         }
     }
 
-    fn weights(&self) -> Vec<u64> {
-        let weight = |place: &Place| match &place.action {
+    /// The work of a pass over each checkpoint: on a CPU it is computing, on a GPU reading.
+    fn work(&self) -> Vec<u64> {
+        let work = |place: &Place| match &place.action {
+            Action::Measure(folder) if self.run.backend == Backend::Cpu => {
+                estimated_parameters(folder).max(1)
+            }
             Action::Measure(folder) => folder.weight_bytes().max(1),
             Action::Record(..) => 0,
         };
-        self.resolved.places.iter().map(weight).collect()
+        self.resolved.places.iter().map(work).collect()
     }
 
     fn file_name(&self) -> FileName {
