@@ -11,10 +11,10 @@ fn every_block_type_dequantizes_as_the_reference_does_to_the_last_bit() {
     for &(name, blocks, expected) in GOLDEN {
         let block_type = *BlockType::ALL.iter().find(|block_type| block_type.name() == name).unwrap();
         let bytes: Vec<u8> = (0..blocks.len() / 2).map(|at| byte(&blocks[at * 2..at * 2 + 2])).collect();
-        assert!(!bytes.is_empty() && bytes.len() % block_type.block_bytes() == 0, "{name}");
+        assert!(!bytes.is_empty() && bytes.len().is_multiple_of(block_type.block_bytes()), "{name}");
         let mut values = Vec::new();
         dequantize(block_type, &bytes, &mut values);
-        let bits: String = values.iter().map(|value| format!("{:08x}", value.to_bits())).collect();
+        let bits = values.iter().map(|value| format!("{:08x}", value.to_bits())).collect::<Vec<_>>().concat();
         assert_eq!(bits, expected, "{name}");
     }
 }

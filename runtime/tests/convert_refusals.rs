@@ -134,6 +134,18 @@ fn requests_that_contradict_themselves_are_usage_errors() {
     }
 }
 
+#[test]
+fn quantizing_a_quantized_file_again_is_warned_of() {
+    let room = Room::new();
+    let spec = QuantizationSpec { mode: QuantizationMode::Affine, bits: 4, group_size: 32 };
+    let warnings = |types: &[BlockType], output: &str| {
+        room.convert(room.gguf("llama", types), output, OutputMode::Quantized(spec), FloatDtype::F32).warnings
+    };
+    let text = warnings(&[BlockType::Q4_1, BlockType::Q8_0], "twice").join(" ");
+    assert!(text.contains("Q4_1, Q8_0") && text.contains("--lossless"), "{text}");
+    assert_eq!(warnings(&[BlockType::F16], "once"), [""; 0]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 

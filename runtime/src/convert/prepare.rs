@@ -1,5 +1,6 @@
 //! Opens an input and gathers everything that must be known before the first byte is written.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use mlxcel_catalog::folder::CheckpointFolder;
@@ -70,6 +71,20 @@ fn gguf(path: &Path, request: &ConvertRequest) -> Result<Prepared, ConvertError>
     let config = from_gguf::rebuild_config(&file, architecture, factors.as_deref())?;
     let shape = ModelShape::from_config(path, &config, None)?;
     let mut warnings = Vec::new();
+    let quantized: BTreeSet<BlockType> = file
+        .tensors()
+        .values()
+        .map(|tensor| tensor.block_type)
+        .filter(|block_type| !block_type.is_float())
+        .collect();
+    if matches!(request.mode, OutputMode::Quantized(_)) && !quantized.is_empty() {
+        let types = quantized.iter().map(|block_type| block_type.name()).collect::<Vec<_>>().join(", ");
+        warnings.push(format!(
+            "{}: the file is quantized already ({types}), so the output has the losses of both quantizations; \
+             --lossless keeps the file's own values, or convert the original model",
+            path.display()
+        ));
+    }
     let tokenizer = gguf_tokenizer(&file, request, &config, &shape, &mut warnings)?;
     let default_dtype = gguf_dtype(&file, architecture, request.mode);
     let source = Box::new(GgufSource::new(file, &config)?);
