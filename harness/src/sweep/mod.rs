@@ -7,6 +7,7 @@ mod guards;
 pub mod interrupt;
 pub mod judge;
 pub mod plan;
+mod prepare;
 mod progress;
 mod record;
 mod results;

@@ -1,55 +1,32 @@
 //! Runs a sweep: guards first, then one worker a checkpoint, a row for each folder whatever happens, and the table.
+//!
+//! What is settled before the first checkpoint is in `prepare`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use jiff::{Timestamp, ZonedDateTime};
+use jiff::Timestamp;
 use mlxcel_reports::measure::Sample;
 use mlxcel_reports::render;
 use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Row};
 use mlxcel_reports::status::{Exclusion, Rule, Status};
-use mlxcel_reports::store::{Completeness, FileName};
-use serde_json::json;
+use mlxcel_reports::store::{Completeness, FileName, Finished};
 
-use super::guards::{self, TreeCheck};
+use super::guards;
 use super::interrupt::Interrupt;
 use super::judge::{Judged, Verdict, judge};
 use super::plan::{self, Action, Place};
+use super::prepare::{Resolved, backend, facts, hello, resolve};
 use super::progress::SweepProgress;
 use super::record::{RunFacts, estimated_parameters};
 use super::results::Results;
-use crate::cli::{Format, ShapeArgs, SweepArgs};
-use crate::default_models::{self, DefaultModels};
+use crate::cli::{Format, SweepArgs};
 use crate::exit::Exit;
 use crate::provenance::binary::Executable;
-use crate::provenance::machine::{Machine, short_name};
-use crate::provenance::private::Abbreviations;
-use crate::provenance::{environment, sha256_hex};
-use crate::text::{complain, say, tail};
+use crate::provenance::machine::short_name;
+use crate::text::{complain, say};
 use crate::worker::child::WorkerProgram;
-use crate::worker::protocol::Hello;
-use crate::worker::session::{Cut, Session, Surroundings, Task, introduce, measure};
-
-/// The shape of the methodology: prompt and generated tokens.
-const FULL_SHAPE: (u64, u64) = (512, 128);
-/// The shape for the default models on the CPU backend, where the full one would take too long for a first try.
-const SMALL_SHAPE: (u64, u64) = (64, 16);
-/// How long a worker may take to say who it is.
-const INTRODUCTION: Duration = Duration::from_mins(3);
-
-/// What a sweep is to do, after defaults and flags.
-struct Resolved {
-    places: Vec<Place>,
-    /// Whether exactly one folder was named: then bad input is an error rather than a row.
-    single: bool,
-    /// Whether the weights of all places are made up.
-    synthetic: bool,
-    prompt_tokens: u64,
-    max_tokens: u64,
-    /// Said in every row.
-    remarks: Vec<String>,
-}
+use crate::worker::session::{Session, Surroundings, Task, measure};
 
 /// Runs the sweep.
 ///
@@ -87,137 +64,6 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
     Sweep { arguments, interrupt, program, resolved, run }.carry_out()
 }
 
-/// Who will measure. Also proves that a worker can be started at all.
-fn hello(program: &WorkerProgram, interrupt: &Interrupt) -> anyhow::Result<Hello> {
-    let session = introduce(
-        INTRODUCTION,
-        &mut Surroundings { program, interrupted: &|| interrupt.is_raised(), progress: &mut |_| {} },
-    );
-    let said =
-        session.ending.as_ref().map(|ending| tail(&ending.stderr, 600)).filter(|said| !said.is_empty());
-    let said = said.map(|said| format!("; it said: {said}")).unwrap_or_default();
-    match session {
-        Session { hello: Some(hello), cut: None, .. } => Ok(hello),
-        Session { cut: Some((_, Cut::Failed(failure))), .. } => {
-            bail!("the worker cannot run: {}", failure.message)
-        }
-        Session { cut: Some((_, Cut::NotStarted(error))), .. } => Err(anyhow!(error))
-            .with_context(|| format!("the worker {} cannot be started", program.path.display())),
-        Session { cut: Some((_, Cut::Garbled(reason))), .. } => {
-            bail!("the worker does not keep to the protocol: {reason}{said}")
-        }
-        Session { cut: Some((_, Cut::TimedOut(limit))), .. } => {
-            bail!("the worker did not say who it is within {}{said}", crate::text::duration(limit))
-        }
-        Session { cut: Some((_, Cut::Interrupted)), .. } => {
-            bail!(crate::exit::EndsWith(Exit::Interrupted, "interrupted".to_owned()))
-        }
-        Session { ending, .. } => {
-            let how =
-                ending.map_or_else(|| "no end that could be observed".to_owned(), |ending| ending.describe());
-            bail!("the worker ended with {how} before it said who it is{said}")
-        }
-    }
-}
-
-fn backend(hello: &Hello) -> anyhow::Result<Backend> {
-    let name = hello
-        .runtime
-        .backend
-        .as_deref()
-        .ok_or_else(|| anyhow!("the worker does not say which backend MLX runs on"))?;
-    Ok(name.parse::<Backend>()?)
-}
-
-fn resolve(
-    arguments: &SweepArgs,
-    named: Option<(Vec<Place>, bool)>,
-    backend: Backend,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Resolved> {
-    let by_default = named.is_none();
-    let mut remarks = Vec::new();
-    let (places, single, synthetic) = if let Some((places, single)) = named {
-        (places, single, false)
-    } else {
-        let DefaultModels { folders, synthetic, remark } = default_models::prepare(interrupt)?;
-        remarks.extend(remark);
-        (plan::listed(&folders), false, synthetic)
-    };
-    let (prompt_tokens, max_tokens, remark) = shape(&arguments.shape, by_default, backend);
-    if let Some(remark) = remark {
-        complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
-        remarks.push(remark);
-    }
-    Ok(Resolved { places, single, synthetic, prompt_tokens, max_tokens, remarks })
-}
-
-/// Prompt and generated tokens, and a remark where they are not the usual ones.
-fn shape(given: &ShapeArgs, default_models: bool, backend: Backend) -> (u64, u64, Option<String>) {
-    let number = |value: Option<std::num::NonZeroU64>, default| value.map_or(default, std::num::NonZero::get);
-    if default_models
-        && backend == Backend::Cpu
-        && given.prompt_tokens.is_none()
-        && given.max_tokens.is_none()
-    {
-        let (prompt, generated) = SMALL_SHAPE;
-        let remark = format!(
-            "small shape of the default models on the CPU backend: {prompt} prompt tokens, {generated} generated"
-        );
-        return (prompt, generated, Some(remark));
-    }
-    (number(given.prompt_tokens, FULL_SHAPE.0), number(given.max_tokens, FULL_SHAPE.1), None)
-}
-
-fn facts(
-    arguments: &SweepArgs,
-    resolved: &Resolved,
-    executable: Executable,
-    tree: TreeCheck,
-    hello: Hello,
-    backend: Backend,
-) -> RunFacts {
-    let workspace = executable.stamp.workspace_root.clone();
-    let now = ZonedDateTime::now();
-    let started_at = now.timestamp();
-    let unique = sha256_hex(
-        format!("{} {} {}", started_at.as_nanosecond(), std::process::id(), executable.sha256).as_bytes(),
-    );
-    let run_id = format!("{}-{}", started_at.strftime("%Y%m%dT%H%M%SZ"), unique.get(..8).unwrap_or_default());
-    let settings = json!({
-        "target": arguments.target,
-        "models": arguments.models,
-        "out": arguments.out,
-        "suffix": arguments.suffix,
-        "prompt_tokens": resolved.prompt_tokens,
-        "max_tokens": resolved.max_tokens,
-        "reps": arguments.shape.reps,
-        "prefill_chunk": arguments.shape.prefill_chunk,
-        "timeout_seconds": arguments.timeout.as_secs_f64(),
-        "worker_program": arguments.worker_program,
-        "planned": resolved.places.iter().map(|place| place.path.display().to_string()).collect::<Vec<_>>(),
-        "remarks": resolved.remarks,
-    });
-    RunFacts {
-        run_id,
-        date: now.date(),
-        started_at,
-        executable,
-        hello,
-        backend,
-        machine: Machine::this(),
-        private: Abbreviations::new(
-            tree.comparison.root.as_deref().or(Some(&workspace)),
-            std::env::home_dir(),
-        ),
-        tree,
-        environment: environment::that_matter(std::env::vars_os()),
-        argv: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
-        settings,
-        synthetic: resolved.synthetic,
-    }
-}
-
 /// A sweep under way.
 struct Sweep<'a> {
     arguments: &'a SweepArgs,
@@ -236,42 +82,53 @@ enum LeftOff {
 
 impl Sweep<'_> {
     fn carry_out(&self) -> anyhow::Result<Exit> {
-        let mut results = Results::new(&self.arguments.out, self.file_name(), self.run.provenance());
+        let mut results = Results::create(&self.arguments.out, &self.file_name(), self.run.provenance())?;
         let mut progress = SweepProgress::new(&self.work(), self.arguments.shape.reps.get());
         let outcome = self.measure_all(&mut results, &mut progress);
         progress.close();
-        let (completeness, finished, exit) = match outcome {
-            Ok(LeftOff::AtTheEnd) => {
-                (Completeness::Complete, results.complete()?, exit_of_rows(results.rows()))
-            }
-            Ok(LeftOff::Interrupted(at)) => {
-                let left: Vec<&str> =
-                    self.resolved.places.iter().skip(at).map(|place| place.model.as_str()).collect();
-                let reason = format!("interrupted; not measured: {}", left.join(", "));
-                let finished = results.finish_partial(&reason)?;
-                (Completeness::Partial { reason: Some(reason), torn: false }, finished, Exit::Interrupted)
-            }
-            Err(error) => {
-                if !results.rows().is_empty() {
-                    // What was measured is shown even when it cannot be kept.
-                    let reason = Some(format!("{error:#}"));
-                    self.show(results.rows(), &Completeness::Partial { reason, torn: false })?;
+        let (completeness, finished, exit) =
+            match outcome.and_then(|left_off| self.conclude(&left_off, &mut results)) {
+                Ok(concluded) => concluded,
+                Err(error) => {
+                    if !results.rows().is_empty() {
+                        // What was measured is shown even when it cannot be kept.
+                        let reason = Some(format!("{error:#}"));
+                        self.show(results.rows(), &Completeness::Partial { reason, torn: false })?;
+                    }
+                    return Err(error);
                 }
-                return Err(error);
-            }
-        };
+            };
         match finished {
             Some(finished) => {
                 self.show(results.rows(), &completeness)?;
+                let rows = if finished.rows == 1 { "1 row" } else { &format!("{} rows", finished.rows) };
                 complain(&format!(
-                    "wrote {} ({} rows), its samples and its provenance",
-                    finished.csv.display(),
-                    finished.rows
+                    "wrote {} ({rows}), its samples and its provenance",
+                    finished.csv.display()
                 ));
             }
             None => complain("interrupted before the first row; nothing was written"),
         }
         Ok(exit)
+    }
+
+    fn conclude(
+        &self,
+        left_off: &LeftOff,
+        results: &mut Results,
+    ) -> anyhow::Result<(Completeness, Option<Finished>, Exit)> {
+        match left_off {
+            LeftOff::AtTheEnd => {
+                Ok((Completeness::Complete, results.complete()?, exit_of_rows(results.rows())))
+            }
+            LeftOff::Interrupted(at) => {
+                let left: Vec<&str> =
+                    self.resolved.places.iter().skip(*at).map(|place| place.model.as_str()).collect();
+                let reason = format!("interrupted; not measured: {}", left.join(", "));
+                let finished = results.finish_partial(&reason)?;
+                Ok((Completeness::Partial { reason: Some(reason), torn: false }, finished, Exit::Interrupted))
+            }
+        }
     }
 
     fn measure_all(&self, results: &mut Results, progress: &mut SweepProgress) -> anyhow::Result<LeftOff> {
