@@ -19,6 +19,7 @@ const DEFAULT_MAX_TOKENS: usize = 256;
 
 /// What to continue, and how.
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one a flag")]
 pub(crate) struct Arguments {
     /// The checkpoint folder.
     #[arg(short, long, value_name = "DIR")]

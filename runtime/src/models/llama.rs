@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 /// The fields of a decoder config, in the checkpoints' own spelling. `qwen2` and `qwen3` read the same ones.
 #[derive(Debug, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the fields of config.json")]
 pub(super) struct DecoderConfig {
     hidden_size: u64,
     num_hidden_layers: u64,
@@ -195,7 +196,7 @@ impl DecoderConfig {
             size("num_key_value_heads", self.num_key_value_heads.unwrap_or(self.num_attention_heads))?;
         let head_dim = match self.head_dim {
             Some(head_dim) => size("head_dim", head_dim)?,
-            None if self.hidden_size % self.num_attention_heads == 0 => {
+            None if self.hidden_size.is_multiple_of(self.num_attention_heads) => {
                 size("hidden_size", self.hidden_size / self.num_attention_heads)?
             }
             None => {

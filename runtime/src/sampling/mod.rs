@@ -214,7 +214,9 @@ mod tests {
 
     fn counts(tokens: &[u32]) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
-        tokens.iter().for_each(|token| *counts.entry(*token).or_default() += 1);
+        for token in tokens {
+            *counts.entry(*token).or_default() += 1;
+        }
         counts
     }
 
