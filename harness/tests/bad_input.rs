@@ -199,7 +199,9 @@ fn help_names_the_defaults_the_program_uses() -> Outcome {
     let output = bench.program().args(["sweep", "--help"]).output()?;
     let help = String::from_utf8(output.stdout)?;
     assert_eq!(output.status.code(), Some(0));
-    for word in ["[default: 3]", "[default: 2048]", "[default: benchmarks]", "Exit codes"] {
+    for word in
+        ["[default: 3]", "[default: 2048]", "[default: models]", "[default: benchmarks]", "Exit codes"]
+    {
         assert!(help.contains(word), "{word}: {help}");
     }
     assert!(!help.contains("worker-program"));

@@ -4,7 +4,7 @@ mod sweep;
 
 use clap::{Parser, Subcommand};
 
-pub use sweep::{Format, ShapeArgs, SweepArgs};
+pub use sweep::{Format, MODELS, ShapeArgs, SweepArgs, Target};
 
 /// Measures local language models and stamps every row with what really ran.
 #[derive(Debug, Parser)]

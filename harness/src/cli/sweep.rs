@@ -15,11 +15,12 @@ from the working tree); 3 no valid row, though none failed; 4 bad input or outpu
 Environment: MODELS_DIR and BENCHMARKS_DIR stand for --models and --out; MLXCEL_CACHE_DIR is where default models are kept; \
 BENCH_ALLOW_STALE_BINARY=1 measures although the executable is not built from the working tree, and marks every row.")]
 pub struct SweepArgs {
-    /// A checkpoint folder, or `all` for every folder of the models folder. Without it, the default models are fetched and measured.
+    /// A checkpoint folder, or `all` for every folder of the models folder. Without it, `all` where --models or MODELS_DIR is given;
+    /// else the default models (SmolLM2-135M-Instruct, dense and in 4 bits) are fetched and measured.
     pub target: Option<PathBuf>,
-    /// Models folder, for `all`.
-    #[arg(long, value_name = "DIR", env = "MODELS_DIR", default_value = "models")]
-    pub models: PathBuf,
+    /// Models folder, for `all` [default: models].
+    #[arg(long, value_name = "DIR", env = "MODELS_DIR", hide_env_values = true)]
+    pub models: Option<PathBuf>,
     /// Shape and repetitions.
     #[command(flatten)]
     pub shape: ShapeArgs,
@@ -38,6 +39,34 @@ pub struct SweepArgs {
     /// Run this program as the worker. For tests of the harness: every row is marked as not measured by this executable.
     #[arg(long, value_name = "PATH", hide = true)]
     pub worker_program: Option<PathBuf>,
+}
+
+/// What a sweep is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The default models.
+    Default,
+    /// Every folder of this one.
+    All(PathBuf),
+    /// This checkpoint.
+    Single(PathBuf),
+}
+
+/// Where models are looked for unless told otherwise.
+pub const MODELS: &str = "models";
+
+impl SweepArgs {
+    /// What the sweep is about.
+    pub fn target(&self) -> Target {
+        match (&self.target, &self.models) {
+            (Some(path), models) if path.as_os_str() == "all" => {
+                Target::All(models.clone().unwrap_or_else(|| MODELS.into()))
+            }
+            (Some(path), _) => Target::Single(path.clone()),
+            (None, Some(models)) => Target::All(models.clone()),
+            (None, None) => Target::Default,
+        }
+    }
 }
 
 /// The shape of a measurement.
@@ -129,6 +158,20 @@ mod tests {
         assert_eq!(arguments.shape.reps.get(), 3);
         assert_eq!(arguments.shape.prefill_chunk.get(), 2048);
         assert_eq!((arguments.shape.prompt_tokens, arguments.shape.max_tokens), (None, None));
+        Ok(())
+    }
+
+    #[test]
+    fn a_models_folder_that_was_named_is_never_passed_over() -> Result<(), String> {
+        for (line, target) in [
+            (vec!["all"], Target::All("models".into())),
+            (vec!["all", "--models", "m"], Target::All("m".into())),
+            (vec!["--models", "m"], Target::All("m".into())),
+            (vec!["x"], Target::Single("x".into())),
+            (vec!["./all"], Target::Single("./all".into())),
+        ] {
+            assert_eq!(parse(&line)?.target(), target, "{line:?}");
+        }
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! What is settled before the first checkpoint: who measures, which folders, which shape, and the facts of the run.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -11,7 +12,7 @@ use super::guards::TreeCheck;
 use super::interrupt::Interrupt;
 use super::plan::{self, Place};
 use super::record::RunFacts;
-use crate::cli::{ShapeArgs, SweepArgs};
+use crate::cli::{MODELS, ShapeArgs, SweepArgs};
 use crate::default_models::{self, DefaultModels};
 use crate::exit::{EndsWith, Exit};
 use crate::provenance::binary::Executable;
@@ -96,6 +97,9 @@ pub(super) fn resolve(
     let (places, single, synthetic) = if let Some((places, single)) = named {
         (places, single, false)
     } else {
+        if plan::all(Path::new(MODELS)).is_ok() {
+            complain("note: measuring the default models; `sweep all` measures those in the folder `models`");
+        }
         let DefaultModels { folders, synthetic, remark } = default_models::prepare(interrupt)?;
         remarks.extend(remark);
         (plan::listed(&folders), false, synthetic)

@@ -2,7 +2,7 @@
 //!
 //! What is settled before the first checkpoint is in `prepare`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ use super::prepare::{Resolved, backend, facts, hello, resolve};
 use super::progress::SweepProgress;
 use super::record::{RunFacts, estimated_parameters};
 use super::results::Results;
-use crate::cli::{Format, SweepArgs};
+use crate::cli::{Format, SweepArgs, Target};
 use crate::exit::Exit;
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::short_name;
@@ -35,10 +35,10 @@ use crate::worker::session::{Session, Surroundings, Task, measure};
 pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exit> {
     let executable = Executable::this()?;
     let tree = guards::tree(&executable)?;
-    let named = match &arguments.target {
-        None => None,
-        Some(target) if target == Path::new("all") => Some((plan::all(&arguments.models)?, false)),
-        Some(target) => Some((vec![plan::single(target)?], true)),
+    let named = match arguments.target() {
+        Target::Default => None,
+        Target::All(models) => Some((plan::all(&models)?, false)),
+        Target::Single(path) => Some((vec![plan::single(&path)?], true)),
     };
     guards::output_folder(&arguments.out)?;
     let program = match &arguments.worker_program {

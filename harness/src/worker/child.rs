@@ -135,7 +135,11 @@ impl Worker {
     /// When the program cannot be started.
     pub fn start(program: &WorkerProgram) -> io::Result<Self> {
         let oom_kills_before = kernel_oom_kills();
-        let mut child = Command::new(&program.path)
+        let mut command = Command::new(&program.path);
+        if !program.foreign {
+            command.arg0("mlxcel-bench"); // what process lists show; the path may be /proc/self/exe
+        }
+        let mut child = command
             .args(&program.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

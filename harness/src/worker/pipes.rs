@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use super::protocol::Event;
 
@@ -12,6 +13,8 @@ use super::protocol::Event;
 const LONGEST_LINE: u64 = 64 << 20;
 /// How much of the stderr of a worker is kept.
 const STDERR_KEPT: usize = 64 << 10;
+/// How long the end of a dead worker's stderr may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What came out of a worker's stdout.
 #[derive(Debug)]
@@ -56,7 +59,7 @@ fn pump(mut stdout: impl BufRead, sender: &SyncSender<Incoming>) {
 #[derive(Debug)]
 pub(super) struct StderrTail {
     kept: Arc<Mutex<VecDeque<u8>>>,
-    reader: Option<JoinHandle<()>>,
+    reader: JoinHandle<()>,
 }
 
 impl StderrTail {
@@ -73,14 +76,15 @@ impl StderrTail {
                 kept.drain(..excess);
             }
         })?;
-        Ok(Self { kept, reader: Some(reader) })
+        Ok(Self { kept, reader })
     }
 
     /// What was written last. To be called once the worker has ended, and with it the pipe.
-    pub(super) fn finish(&mut self) -> String {
-        if let Some(reader) = self.reader.take() {
-            // A panic of the reader loses text, nothing more.
-            let _ = reader.join();
+    pub(super) fn finish(&self) -> String {
+        // A process that left the worker's group may hold the pipe open for ever, so not without end.
+        let begun = Instant::now();
+        while !self.reader.is_finished() && begun.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(1));
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(kept.make_contiguous()).into_owned()

@@ -152,7 +152,12 @@ impl SourceTree {
 pub fn differences(built: &TreeState, now: &TreeState) -> Vec<String> {
     let mut found = Vec::new();
     if built.commit != now.commit {
-        let name = |state: &TreeState| state.stamp().unwrap_or_else(|| "an unknown commit".to_owned());
+        let name = |state: &TreeState| {
+            state.stamp().unwrap_or_else(|| match &state.commit_unknown {
+                Some(why) => format!("an unknown commit ({why})"),
+                None => "an unknown commit".to_owned(),
+            })
+        };
         found.push(format!("built from {}, but the working tree is at {}", name(built), name(now)));
     }
     let hashes = |state: &TreeState| -> BTreeMap<String, Option<String>> {

@@ -216,3 +216,13 @@ fn the_stamp_survives_being_written_and_read() -> Outcome {
     assert_eq!(back, state);
     Ok(())
 }
+
+#[test]
+fn a_commit_that_is_no_longer_known_is_a_difference_with_its_reason() -> Outcome {
+    let (folder, _repository) = committed()?;
+    let built = read(&folder)?;
+    fs::remove_dir_all(folder.path().join(".git"))?;
+    let found = differences(&built, &read(&folder)?);
+    assert!(found.first().is_some_and(|line| line.contains("not in a git repository")), "{found:?}");
+    Ok(())
+}
