@@ -120,7 +120,7 @@ fn assert_logits(
         }
     }
     let line = format!(
-        "{name}: {:.1e} ({}), {} rows, allowed {:.0e}",
+        "{name}: {:.1e} ({}), {} rows, allowed {:.1e}",
         worst.difference, worst.place, worst.rows, tolerance.bound
     );
     if worst.rows != lengths.len() + STEPS {

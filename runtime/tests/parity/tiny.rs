@@ -75,7 +75,7 @@ fn logits_agree(data: &OracleData, checkpoint: &Checkpoint, tolerance: &Toleranc
         return Err(format!("compared {} prompts and {} steps only", prompts.rows, decodes.rows));
     }
     let line = format!(
-        "{}{}: prefill {:.1e} ({}), decode {:.1e} ({}), allowed {:.0e}",
+        "{}{}: prefill {:.1e} ({}), decode {:.1e} ({}), allowed {:.1e}",
         checkpoint.name,
         described(checkpoint),
         prompts.difference,
