@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -103,6 +104,30 @@ impl fmt::Display for CheckpointId {
         write!(formatter, "{}:{}", self.level, self.digest)
     }
 }
+
+impl FromStr for CheckpointId {
+    type Err = NotACheckpointId;
+
+    fn from_str(text: &str) -> Result<Self, NotACheckpointId> {
+        let wrong = || NotACheckpointId(text.to_owned());
+        let (level, digest) = text.split_once(':').ok_or_else(wrong)?;
+        let is_digest =
+            digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let level = match level {
+            "1" => 1,
+            "2" => 2,
+            "3" => 3,
+            "4" => 4,
+            _ => return Err(wrong()),
+        };
+        if is_digest { Ok(Self { level, digest: digest.to_owned() }) } else { Err(wrong()) }
+    }
+}
+
+/// Text that is no [`CheckpointId`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is no checkpoint id: a level from 1 to 4, a colon and 64 lower-case hex digits")]
+pub struct NotACheckpointId(pub String);
 
 /// What a [`CheckpointId`] takes of one weight file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
