@@ -35,7 +35,7 @@ pub(super) fn tree(executable: &Executable) -> anyhow::Result<TreeCheck> {
             let now = comparison.now.as_ref().and_then(mlxcel_build_stamp::TreeState::stamp);
             let message = format!(
                 "refused: {} (built from {built}) is not built from the working tree {} (at {}), so its rows would be recorded \
-                 with sources it does not have:\n  {}\nBuild it again (cargo build --release -p mlxcel-bench), or set \
+                 with sources it does not have:\n  {}\nBuild it again there (touch Cargo.toml && cargo build --release -p mlxcel-bench), or set \
                  {ALLOW_STALE}=1 to measure anyway and have every row marked.",
                 executable.path.display(),
                 root.display(),
