@@ -43,7 +43,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Carried in an error's chain to say which code it ends the program with; other errors end it as [`Exit::BadInput`].
+/// Carried in an error's chain to say which code it ends the program with; other errors end it as
+/// [`Exit::BadInput`].
 #[derive(Debug)]
 pub struct EndsWith(pub Exit, pub String);
 

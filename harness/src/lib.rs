@@ -1,8 +1,9 @@
 //! The benchmark harness: measures checkpoints with the runtime and stamps every row with what really ran.
 //!
-//! [`sweep`] plans, runs one [`worker`] process a checkpoint, judges what came back and stores it; [`provenance`] finds out what ran
-//! and on what; [`default_models`] makes the checkpoints of a sweep that names none. Rows, statuses and rendering are the `reports`
-//! crate's, loading and generating the runtime's. The program in `main` only calls [`run`].
+//! [`sweep`] plans, runs one [`worker`] process a checkpoint, judges what came back and stores it;
+//! [`provenance`] finds out what ran and on what; [`default_models`] makes the checkpoints of a sweep that
+//! names none. Rows, statuses and rendering are the `reports` crate's, loading and generating the runtime's.
+//! The program in `main` only calls [`run`].
 
 pub mod cli;
 pub mod commands;

@@ -1,4 +1,5 @@
-//! Whole sweeps with scripted workers: every way a worker can end makes its row, and the others are measured all the same.
+//! Whole sweeps with scripted workers: every way a worker can end makes its row, and the others are measured
+//! all the same.
 
 mod common;
 
@@ -12,7 +13,8 @@ use common::{
     rows, stderr,
 };
 
-/// A sweep of checkpoints `bad` and `good`, where `bad` goes on after hello as the script says: status and detail of `bad`.
+/// A sweep of checkpoints `bad` and `good`, where `bad` goes on after hello as the script says: status and
+/// detail of `bad`.
 fn bad_and_good(
     script: &str,
     arguments: &[&str],

@@ -15,8 +15,9 @@ from the working tree); 3 no valid row, though none failed; 4 bad input or outpu
 Environment: MODELS_DIR and BENCHMARKS_DIR stand for --models and --out; MLXCEL_CACHE_DIR is where default models are kept; \
 BENCH_ALLOW_STALE_BINARY=1 measures although the executable is not built from the working tree, and marks every row.")]
 pub struct SweepArgs {
-    /// A checkpoint folder, or `all` for every folder of the models folder. Without it, `all` where --models or MODELS_DIR is given;
-    /// else the default models (SmolLM2-135M-Instruct, dense and in 4 bits) are fetched and measured.
+    /// A checkpoint folder, or `all` for every folder of the models folder. Without it, `all` where --models
+    /// or MODELS_DIR is given; else the default models (SmolLM2-135M-Instruct, dense and in 4 bits) are
+    /// fetched and measured.
     pub target: Option<PathBuf>,
     /// Models folder, for `all` [default: models].
     #[arg(long, value_name = "DIR", env = "MODELS_DIR", hide_env_values = true)]
@@ -36,7 +37,8 @@ pub struct SweepArgs {
     /// How to print the results.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Run this program as the worker. For tests of the harness: every row is marked as not measured by this executable.
+    /// Run this program as the worker. For tests of the harness: every row is marked as not measured by this
+    /// executable.
     #[arg(long, value_name = "PATH", hide = true)]
     pub worker_program: Option<PathBuf>,
 }
@@ -72,7 +74,8 @@ impl SweepArgs {
 /// The shape of a measurement.
 #[derive(Debug, Clone, Args)]
 pub struct ShapeArgs {
-    /// Exact length of the synthetic prompt, in tokens [default: 512; less for the default models on the CPU backend].
+    /// Exact length of the synthetic prompt, in tokens [default: 512; less for the default models on the CPU
+    /// backend].
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub prompt_tokens: Option<NonZeroU64>,
     /// Exact number of tokens to generate [default: 128; less for the default models on the CPU backend].

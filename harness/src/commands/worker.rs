@@ -10,6 +10,7 @@ pub(super) fn run() -> anyhow::Result<Exit> {
 #[cfg(not(feature = "runtime"))]
 pub(super) fn run() -> anyhow::Result<Exit> {
     anyhow::bail!(
-        "this build has no runtime, so it can compare results but not measure; build mlxcel-bench with its default features"
+        "this build has no runtime, so it can compare results but not measure; \
+         build mlxcel-bench with its default features"
     )
 }

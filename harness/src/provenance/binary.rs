@@ -48,7 +48,8 @@ pub fn stamp() -> anyhow::Result<BuildStamp> {
     Ok(BuildStamp::parse(STAMP)?)
 }
 
-/// How a build was compiled, as far as rows tell builds apart: by the profile's name where that says it, else by its optimization.
+/// How a build was compiled, as far as rows tell builds apart: by the profile's name where that says it, else
+/// by its optimization.
 pub fn build_type(stamp: &BuildStamp) -> BuildType {
     let optimized = match stamp.profile.as_deref() {
         Some("release") => true,

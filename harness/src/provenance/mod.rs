@@ -1,6 +1,7 @@
 //! What ran, and on what: the executable, the tree beside it, the machine, the environment.
 //!
-//! Every fact comes from the thing itself; one that cannot be had is unknown. How rows hold them is the `reports` crate's business.
+//! Every fact comes from the thing itself; one that cannot be had is unknown. How rows hold them is the
+//! `reports` crate's business.
 
 pub mod binary;
 pub mod environment;

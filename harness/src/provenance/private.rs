@@ -1,4 +1,5 @@
-//! Keeps the names of people's folders out of what is published: the checkout becomes `.`, the home folder `~`.
+//! Keeps the names of people's folders out of what is published: the checkout becomes `.`, the home folder
+//! `~`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Whether this executable is built from the working tree it would be recorded with.
 //!
-//! The tree is the checkout of this project that the current folder lies in, else the one the executable was built in. The comparison
-//! is by content and by commit (see `mlxcel-build-stamp`).
+//! The tree is the checkout of this project that the current folder lies in, else the one the executable was
+//! built in. The comparison is by content and by commit (see `mlxcel-build-stamp`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

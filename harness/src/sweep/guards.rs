@@ -1,5 +1,5 @@
-//! What must hold before anything is measured or written: the executable is built from the tree, the output folder takes files, and
-//! the worker is what this executable is.
+//! What must hold before anything is measured or written: the executable is built from the tree, the output
+//! folder takes files, and the worker is what this executable is.
 
 use std::fs;
 use std::io;
@@ -34,9 +34,10 @@ pub(super) fn tree(executable: &Executable) -> anyhow::Result<TreeCheck> {
             let built = executable.stamp.tree.stamp().unwrap_or_else(|| "an unknown commit".to_owned());
             let now = comparison.now.as_ref().and_then(mlxcel_build_stamp::TreeState::stamp);
             let message = format!(
-                "refused: {} (built from {built}) is not built from the working tree {} (at {}), so its rows would be recorded \
-                 with sources it does not have:\n  {}\nBuild it again there (touch Cargo.toml && cargo build --release -p mlxcel-bench), or set \
-                 {ALLOW_STALE}=1 to measure anyway and have every row marked.",
+                "refused: {} (built from {built}) is not built from the working tree {} (at {}), so its rows \
+                 would be recorded with sources it does not have:\n  {}\nBuild it again there (touch Cargo.toml \
+                 && cargo build --release -p mlxcel-bench), or set {ALLOW_STALE}=1 to measure anyway and have \
+                 every row marked.",
                 executable.path.display(),
                 root.display(),
                 now.unwrap_or_else(|| "an unknown commit".to_owned()),

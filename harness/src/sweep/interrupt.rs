@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::Exit;
@@ -14,13 +14,13 @@ use crate::exit::Exit;
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for SIGINT, SIGTERM and SIGHUP.
+    /// Listens for SIGINT and SIGTERM; not for SIGHUP, so that a sweep under `nohup` goes on.
     ///
     /// # Errors
     /// When the system takes no handler.
     pub fn listen() -> io::Result<Self> {
         let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds the flag down and raises it, the second finds it raised.
             flag::register_conditional_shutdown(
                 signal,

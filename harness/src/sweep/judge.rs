@@ -1,7 +1,7 @@
 //! What a worker's answers are worth: a valid measurement, or why not.
 //!
-//! The evidence is what the worker said, how it ended and what the kernel counted. Limits that hold for every result (prompt and
-//! generation length, times that run) are `reports`' and are checked when the row is made.
+//! The evidence is what the worker said, how it ended and what the kernel counted. Limits that hold for every
+//! result (prompt and generation length, times that run) are `reports`' and are checked when the row is made.
 
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
@@ -138,7 +138,8 @@ fn token_note(session: &Session) -> Option<String> {
     rest.iter().find_map(|other| {
         let position = first.tokens.iter().zip(&other.tokens).position(|(one, another)| one != another)?;
         Some(format!(
-            "repetitions {} and {} generated different tokens from token {} on, though greedily from the same prompt",
+            "repetitions {} and {} generated different tokens from token {} on, though greedily \
+             from the same prompt",
             first.sample.rep,
             other.sample.rep,
             position + 1

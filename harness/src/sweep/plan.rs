@@ -1,7 +1,7 @@
 //! Which checkpoints a sweep is about, in which order, and which of them need not be started.
 //!
-//! Every folder gets a place, also one that holds no checkpoint: rows are folders. Whether a checkpoint can be run is found out by
-//! running it, except where its files alone forbid it.
+//! Every folder gets a place, also one that holds no checkpoint: rows are folders. Whether a checkpoint can
+//! be run is found out by running it, except where its files alone forbid it.
 
 use std::fs;
 use std::io;
@@ -67,7 +67,11 @@ pub enum PlanError {
     #[error("{0}")]
     BadCheckpoint(String),
     /// A models folder without checkpoints.
-    #[error("none of the {folders} folders in {} holds a checkpoint (a config.json with *.safetensors beside it); nothing to measure", path.display())]
+    #[error(
+        "none of the {folders} folders in {} holds a checkpoint (a config.json with *.safetensors beside it); \
+         nothing to measure",
+        path.display()
+    )]
     NoCheckpoints {
         /// The models folder.
         path: PathBuf,
@@ -170,8 +174,8 @@ fn action(path: &Path) -> Action {
     }
 }
 
-/// The folders in a folder, links to folders included, in the order in which a shell lists `*/`: by name with a slash after it, so
-/// that `x-4bit` comes before `x`. Hidden ones are left out, as there.
+/// The folders in a folder, links to folders included, in the order in which a shell lists `*/`: by name with
+/// a slash after it, so that `x-4bit` comes before `x`. Hidden ones are left out, as there.
 fn subfolders(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {

@@ -1,4 +1,5 @@
-//! What is settled before the first checkpoint: who measures, which folders, which shape, and the facts of the run.
+//! What is settled before the first checkpoint: who measures, which folders, which shape, and the facts of
+//! the run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +27,8 @@ use crate::worker::session::{Cut, Session, Surroundings, introduce};
 
 /// The shape of the methodology: prompt and generated tokens.
 const FULL_SHAPE: (u64, u64) = (512, 128);
-/// The shape for the default models on the CPU backend, where the full one would take too long for a first try.
+/// The shape for the default models on the CPU backend, where the full one would take too long for a first
+/// try.
 const SMALL_SHAPE: (u64, u64) = (64, 16);
 /// How long a worker may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_mins(3);

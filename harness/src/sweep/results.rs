@@ -1,7 +1,7 @@
 //! The rows of a run, on disk as soon as they exist.
 //!
-//! The files are made before anything is measured, so that a name or a place that cannot be had costs no measurement; a run without
-//! a row leaves none. Naming and writing are the store's.
+//! The files are made before anything is measured, so that a name or a place that cannot be had costs no
+//! measurement; a run without a row leaves none. Naming and writing are the store's.
 
 use std::fs;
 use std::path::{Path, PathBuf};

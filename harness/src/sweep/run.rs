@@ -1,4 +1,5 @@
-//! Runs a sweep: guards first, then one worker a checkpoint, a row for each folder whatever happens, and the table.
+//! Runs a sweep: guards first, then one worker a checkpoint, a row for each folder whatever happens, and the
+//! table.
 //!
 //! What is settled before the first checkpoint is in `prepare`.
 
@@ -8,7 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 use jiff::Timestamp;
 use mlxcel_reports::measure::Sample;
 use mlxcel_reports::render;
-use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Row};
+use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Measured, Row, RowIdentity};
 use mlxcel_reports::status::{Exclusion, Rule, Status};
 use mlxcel_reports::store::{Completeness, FileName, Finished};
 
@@ -93,7 +94,10 @@ impl Sweep<'_> {
                     if !results.rows().is_empty() {
                         // What was measured is shown even when it cannot be kept.
                         let reason = Some(format!("{error:#}"));
-                        self.show(results.rows(), &Completeness::Partial { reason, torn: false })?;
+                        let partial = Completeness::Partial { reason, torn: false };
+                        if let Err(also) = self.show(results.rows(), &partial) {
+                            complain(&format!("error: {also:#}"));
+                        }
                     }
                     return Err(error);
                 }
@@ -118,9 +122,11 @@ impl Sweep<'_> {
         results: &mut Results,
     ) -> anyhow::Result<(Completeness, Option<Finished>, Exit)> {
         match left_off {
-            LeftOff::AtTheEnd => {
-                Ok((Completeness::Complete, results.complete()?, exit_of_rows(results.rows())))
-            }
+            LeftOff::AtTheEnd => Ok((
+                Completeness::Complete,
+                results.complete()?,
+                exit_of(&results.rows().iter().map(AnyRow::status).collect::<Vec<_>>()),
+            )),
             LeftOff::Interrupted(at) => {
                 let left: Vec<&str> =
                     self.resolved.places.iter().skip(*at).map(|place| place.model.as_str()).collect();
@@ -191,7 +197,7 @@ impl Sweep<'_> {
     }
 
     /// A valid row only stays one when it was measured by what the provenance says.
-    fn vouched(&self, row: Row<mlxcel_reports::row::Measured>, judged: &Judged, session: &Session) -> AnyRow {
+    fn vouched(&self, row: Row<Measured>, judged: &Judged, session: &Session) -> AnyRow {
         if self.program.foreign {
             let why = format!("measured by {} and not by this executable", self.program.path.display());
             return row.invalidated(Rule::Provenance, self.detail(&join(&why, &judged.detail))).into();
@@ -206,7 +212,7 @@ impl Sweep<'_> {
 
     fn excluded(
         &self,
-        identity: mlxcel_reports::row::RowIdentity,
+        identity: RowIdentity,
         load_nanos: Option<u64>,
         exclusion: Exclusion,
         detail: &str,
@@ -268,12 +274,9 @@ impl Sweep<'_> {
     }
 }
 
-/// The exit of a sweep by its rows: a failure counts before everything, then whether there is a valid row at all.
-pub fn exit_of_rows(rows: &[AnyRow]) -> Exit {
-    exit_of_statuses(&rows.iter().map(AnyRow::status).collect::<Vec<_>>())
-}
-
-fn exit_of_statuses(statuses: &[Status]) -> Exit {
+/// The exit of a sweep by how its rows ended: a failure counts before everything, then whether there is a
+/// valid row at all.
+fn exit_of(statuses: &[Status]) -> Exit {
     let any = |test: fn(&Status) -> bool| statuses.iter().any(test);
     match (any(Status::is_fail), any(Status::is_ok), any(Status::is_invalid)) {
         (true, _, _) | (false, true, true) => Exit::Failure,
@@ -321,14 +324,13 @@ mod tests {
         for (statuses, exit) in [
             (vec![ok.clone(), skip.clone()], Exit::Fine),
             (vec![ok.clone(), fail.clone()], Exit::Failure),
-            (vec![ok.clone(), invalid.clone()], Exit::Failure),
+            (vec![ok, invalid.clone()], Exit::Failure),
             (vec![invalid.clone(), fail], Exit::Failure),
             (vec![invalid, skip.clone()], Exit::InvalidOnly),
             (vec![skip], Exit::InvalidOnly),
             (vec![], Exit::InvalidOnly),
         ] {
-            assert_eq!(exit_of_statuses(&statuses), exit, "{statuses:?}");
+            assert_eq!(exit_of(&statuses), exit, "{statuses:?}");
         }
-        let _ = ok;
     }
 }

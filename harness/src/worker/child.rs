@@ -17,7 +17,8 @@ use super::evidence::kernel_oom_kills;
 use super::pipes::{Incoming, StderrTail, read_events};
 use super::protocol::{Event, Request};
 
-/// How often a waiting parent looks whether it was interrupted. Rare, so that it takes no time from what is measured.
+/// How often a waiting parent looks whether it was interrupted. Rare, so that it takes no time from what is
+/// measured.
 const POLL: Duration = Duration::from_millis(200);
 /// How long a worker may take to end by itself, once told to.
 const GRACE: Duration = Duration::from_secs(20);
@@ -29,7 +30,8 @@ pub struct WorkerProgram {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Whether it is another program than this one, so that no row of it may pass as a measurement of this one.
+    /// Whether it is another program than this one, so that no row of it may pass as a measurement of this
+    /// one.
     pub foreign: bool,
 }
 
@@ -73,7 +75,8 @@ pub struct Ending {
     pub status: Option<ExitStatus>,
     /// The end of what it wrote to stderr.
     pub stderr: String,
-    /// By how much the kernel's count of kills for memory rose during its life; `None` where that cannot be read.
+    /// By how much the kernel's count of kills for memory rose during its life; `None` where that cannot be
+    /// read.
     pub oom_kills: Option<u64>,
 }
 
@@ -129,7 +132,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker in a process group of its own, so that a Ctrl-C at the terminal reaches the harness alone.
+    /// Starts a worker in a process group of its own, so that a Ctrl-C at the terminal reaches the harness
+    /// alone.
     ///
     /// # Errors
     /// When the program cannot be started.

@@ -4,8 +4,8 @@
 
 use std::fs;
 
-/// How often the kernel has killed a process for want of memory: of the control group where that is counted, else of the system.
-/// `None` where neither can be read.
+/// How often the kernel has killed a process for want of memory: of the control group where that is counted,
+/// else of the system. `None` where neither can be read.
 pub fn kernel_oom_kills() -> Option<u64> {
     let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
         let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.trim_start_matches('/').to_owned();

@@ -1,10 +1,12 @@
-//! What the harness and a worker say to each other: one JSON object a line, requests on the worker's stdin, events on its stdout.
+//! What the harness and a worker say to each other: one JSON object a line, requests on the worker's stdin,
+//! events on its stdout.
 //!
-//! The worker speaks first ([`Event::Hello`]). Then each request is answered before the next is read: [`Request::Load`] by
-//! [`Event::Loading`] any number of times and [`Event::Loaded`]; [`Request::Generate`] by [`Event::Generated`], as often as wanted on
-//! the loaded model; [`Request::Finish`] by [`Event::Done`] and the end of the process. Instead of an answer there may come one
-//! [`Event::Failed`], which ends the process. When its stdin closes without [`Request::Finish`], the worker ends at once: its parent
-//! is gone. A worker that serves a comparison with another runtime is used in the same way.
+//! The worker speaks first ([`Event::Hello`]). Then each request is answered before the next is read:
+//! [`Request::Load`] by [`Event::Loading`] any number of times and [`Event::Loaded`]; [`Request::Generate`]
+//! by [`Event::Generated`], as often as wanted on the loaded model; [`Request::Finish`] by [`Event::Done`]
+//! and the end of the process. Instead of an answer there may come one [`Event::Failed`], which ends the
+//! process. When its stdin closes without [`Request::Finish`], the worker ends at once: its parent is gone. A
+//! worker that serves a comparison with another runtime is used in the same way.
 
 use std::path::PathBuf;
 

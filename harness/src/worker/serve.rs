@@ -123,7 +123,8 @@ impl Speaker {
     }
 }
 
-/// Reads requests in a thread of its own. Without a request to finish, the end of stdin ends the process, whatever it is doing.
+/// Reads requests in a thread of its own. Without a request to finish, the end of stdin ends the process,
+/// whatever it is doing.
 fn listen() -> io::Result<Receiver<serde_json::Result<Request>>> {
     let (sender, receiver) = sync_channel(16);
     thread::Builder::new().name("requests".to_owned()).spawn(move || {
@@ -209,7 +210,8 @@ impl Served {
             eos_token_ids: self.tokenizer.eos_token_ids().to_vec(),
             ..GenerateOptions::default()
         };
-        // Nothing of the last generation is left to do. Its buffers stay for reuse, which is what the warm-up is for.
+        // Nothing of the last generation is left to do. Its buffers stay for reuse, which is what the warm-up
+        // is for.
         memory::synchronize()
             .map_err(|error| failure(stage, FailureKind::Other, &error, Some(&self.path)))?;
         memory::reset_peak();

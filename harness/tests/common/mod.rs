@@ -1,4 +1,5 @@
-//! What the tests of the program share: folders that look like checkpoints, and workers that play a script instead of running a model.
+//! What the tests of the program share: folders that look like checkpoints, and workers that play a script
+//! instead of running a model.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -75,7 +76,8 @@ impl Bench {
             .arg("--worker-program")
             .arg(worker)
             .env("SCRIPTED_WORKER", path)
-            // The tree may be edited while the tests run; whether stale programs are refused is tested by itself.
+            // The tree may be edited while the tests run; whether stale programs are refused is tested by
+            // itself.
             .env("BENCH_ALLOW_STALE_BINARY", "1");
         Ok(command)
     }

@@ -1,4 +1,5 @@
-//! The build-script side: gathers a [`BuildStamp`] from Cargo's environment and tells Cargo when to do so again.
+//! The build-script side: gathers a [`BuildStamp`] from Cargo's environment and tells Cargo when to do so
+//! again.
 
 use std::env;
 use std::fs;
@@ -13,12 +14,13 @@ use crate::{BuildStamp, SourceTree, TreeState, hex};
 /// Name of the file [`emit()`] writes into `OUT_DIR`.
 pub const FILE_NAME: &str = "build_stamp.json";
 
-/// Writes `OUT_DIR/build_stamp.json` and prints the `cargo:rerun-if-changed` lines that keep it true: the roots, the checked-out
-/// commit, the ignore rules, the compiler flags.
+/// Writes `OUT_DIR/build_stamp.json` and prints the `cargo:rerun-if-changed` lines that keep it true: the
+/// roots, the checked-out commit, the ignore rules, the compiler flags.
 ///
-/// `roots` are files or folders relative to the workspace root. For build scripts; the program embeds the file with
-/// `include_str!(concat!(env!("OUT_DIR"), "/build_stamp.json"))` and reads it with [`BuildStamp::parse`]. What cannot be found out is
-/// left unknown: neither a missing repository nor a missing git fails the build.
+/// `roots` are files or folders relative to the workspace root. For build scripts; the program embeds the
+/// file with `include_str!(concat!(env!("OUT_DIR"), "/build_stamp.json"))` and reads it with
+/// [`BuildStamp::parse`]. What cannot be found out is left unknown: neither a missing repository nor a
+/// missing git fails the build.
 ///
 /// # Panics
 /// Outside a build script, or when `OUT_DIR` cannot be written: the build has to stop there.
@@ -47,8 +49,9 @@ fn say(line: &str) {
 }
 
 fn rerun_lines(workspace_root: &Path, roots: &[&str]) -> Vec<String> {
-    // One that does not exist would make Cargo run the script, and with it the compiler, at every build. Should it appear, the stamp is
-    // out of date until something else changes; who compares trees notices that, and touching Cargo.toml renews the stamp.
+    // One that does not exist would make Cargo run the script, and with it the compiler, at every build.
+    // Should it appear, the stamp is out of date until something else changes; who compares trees notices
+    // that, and touching Cargo.toml renews the stamp.
     let roots = roots.iter().map(|root| workspace_root.join(root)).filter(|path| path.exists());
     let mut lines: Vec<String> = roots
         .chain(watched_files(workspace_root))
@@ -107,8 +110,8 @@ fn workspace_root(manifest_dir: &Path) -> PathBuf {
     manifest_dir.ancestors().find(has_workspace).unwrap_or(manifest_dir).to_owned()
 }
 
-/// The profile's folder name: `OUT_DIR` is `<target>/[<triple>/]<profile>/build/<package>-<hash>/out`. `PROFILE` only ever says
-/// `debug` or `release`, also for profiles of other names.
+/// The profile's folder name: `OUT_DIR` is `<target>/[<triple>/]<profile>/build/<package>-<hash>/out`.
+/// `PROFILE` only ever says `debug` or `release`, also for profiles of other names.
 fn profile() -> Option<String> {
     let out = PathBuf::from(env::var_os("OUT_DIR")?);
     let build = out.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "build"));

@@ -1,7 +1,7 @@
 //! The checked-out commit, through libgit2: its files under the roots, the index, and the ignore rules.
 //!
-//! Contents are compared by their git hash, not through the index's cached file times, so that a file marked "assume unchanged" or
-//! edited within a clock tick is still seen.
+//! Contents are compared by their git hash, not through the index's cached file times, so that a file marked
+//! "assume unchanged" or edited within a clock tick is still seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,8 +1,9 @@
 //! What a binary was built from, and whether that is still what lies in the working tree.
 //!
-//! [`TreeState`] is a list of source files with their SHA-256 and the commit they differ from. Build scripts take it through
-//! [`emit()`] and embed it as [`BuildStamp`]; at run time a tool reads the tree again and lists the [`differences`]. Only contents
-//! count: file times prove nothing. No git program is needed, and no repository either; the commit is then unknown.
+//! [`TreeState`] is a list of source files with their SHA-256 and the commit they differ from. Build scripts
+//! take it through [`emit()`] and embed it as [`BuildStamp`]; at run time a tool reads the tree again and
+//! lists the [`differences`]. Only contents count: file times prove nothing. No git program is needed, and no
+//! repository either; the commit is then unknown.
 //!
 //! What follows from a difference (refuse, warn, mark) is left to the callers.
 

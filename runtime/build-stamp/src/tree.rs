@@ -84,7 +84,8 @@ impl TreeState {
         self.files.iter().filter(|file| file.change.is_some())
     }
 
-    /// The short form: the first 8 hex digits of the commit, then `-dirty` when a source file differs. `None` without a commit.
+    /// The short form: the first 8 hex digits of the commit, then `-dirty` when a source file differs. `None`
+    /// without a commit.
     pub fn stamp(&self) -> Option<String> {
         let short = self.commit.as_deref()?.get(..8)?;
         Some(if self.is_dirty() { format!("{short}-dirty") } else { short.to_owned() })
@@ -96,8 +97,8 @@ impl TreeState {
 pub struct SourceTree;
 
 impl SourceTree {
-    /// Reads the files under `roots` (files or folders relative to `workspace_root`; one that does not exist holds no files):
-    /// all that are tracked, and all that are neither tracked nor ignored.
+    /// Reads the files under `roots` (files or folders relative to `workspace_root`; one that does not exist
+    /// holds no files): all that are tracked, and all that are neither tracked nor ignored.
     ///
     /// # Errors
     /// [`TreeError::Read`] for a file or folder that exists but cannot be read. A missing, foreign or unreadable repository is no
@@ -145,10 +146,11 @@ impl SourceTree {
     }
 }
 
-/// What differs between the tree a binary was built from and the tree as it is now, one sentence each; empty when nothing does.
+/// What differs between the tree a binary was built from and the tree as it is now, one sentence each; empty
+/// when nothing does.
 ///
-/// Both must have been read with the same roots. Staging a file makes no difference; committing does, since the commit is then
-/// another one.
+/// Both must have been read with the same roots. Staging a file makes no difference; committing does, since
+/// the commit is then another one.
 pub fn differences(built: &TreeState, now: &TreeState) -> Vec<String> {
     let mut found = Vec::new();
     if built.commit != now.commit {

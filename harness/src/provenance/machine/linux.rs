@@ -1,6 +1,7 @@
 //! Linux: the processor's name from `/proc/cpuinfo`.
 
-/// The processor's model. Arm kernels give numbers instead of names; those are turned into words where they are well known.
+/// The processor's model. Arm kernels give numbers instead of names; those are turned into words where they
+/// are well known.
 pub(super) fn processor(cpuinfo: &str) -> Option<String> {
     // The first core stands for all.
     let field = |wanted: &str| {
@@ -41,7 +42,8 @@ mod tests {
 
     #[test]
     fn a_processor_is_named_without_marks_or_clock() {
-        let text = "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz\n\nprocessor\t: 1\nmodel name\t: other\n";
+        let text = "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz\n\n\
+                    processor\t: 1\nmodel name\t: other\n";
         assert_eq!(processor(text).as_deref(), Some("Intel Xeon Platinum 8481C"));
         assert_eq!(processor("model name\t: AMD EPYC\n").as_deref(), Some("AMD EPYC"));
     }

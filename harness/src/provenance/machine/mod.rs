@@ -111,7 +111,8 @@ fn host_id() -> Option<String> {
         .iter()
         .find_map(|path| std::fs::read_to_string(path).ok());
     let id = id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty() && id != "uninitialized")?;
-    // Salted, so that it is not the digest by which others may know the machine; cut, since it only tells few hosts apart.
+    // Salted, so that it is not the digest by which others may know the machine; cut, since it only tells few
+    // hosts apart.
     sha256_hex(format!("mlxcel-bench host {id}").as_bytes()).get(..16).map(str::to_owned)
 }
 

@@ -1,7 +1,8 @@
 //! Names of hardware: the `hardware` column, and the short form in file names.
 
-/// Chips with a short name of their own, as the historical files spell them: what the hardware string contains, in lower case and
-/// without separators, and the name. Longer ones first where one contains another.
+/// Chips with a short name of their own, as the historical files spell them: what the hardware string
+/// contains, in lower case and without separators, and the name. Longer ones first where one contains
+/// another.
 const SHORT: [(&str, &str); 27] = [
     ("m1ultra", "m1ultra"),
     ("m1max", "m1max"),
@@ -46,8 +47,8 @@ pub fn hardware_string(chip: &str, memory_bytes: Option<u64>) -> Option<String> 
     })
 }
 
-/// The short name for file names: of well-known chips their own, else the hardware string in lower case, without what file names
-/// should not hold, cut to 20 characters.
+/// The short name for file names: of well-known chips their own, else the hardware string in lower case,
+/// without what file names should not hold, cut to 20 characters.
 pub fn short_name(hardware: &str) -> String {
     let letters: String =
         hardware.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
@@ -102,7 +103,8 @@ mod tests {
         fn a_short_name_is_always_a_plain_file_name_part(hardware in ".{0,60}") {
             let name = short_name(&hardware);
             proptest::prop_assert!((1..=LONGEST).contains(&name.len()));
-            proptest::prop_assert!(name.chars().all(|character| character.is_ascii_alphanumeric() || "._-".contains(character)));
+            let plain = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
+            proptest::prop_assert!(name.chars().all(plain));
         }
     }
 }
