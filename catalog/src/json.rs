@@ -8,7 +8,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
 
 /// An object whose keys are all different and whose values are of one type.
 #[derive(Debug)]
@@ -46,9 +47,91 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for UniqueVisitor<V> {
     }
 }
 
+/// Any JSON value in which no object gives a key twice, at any depth.
+#[derive(Debug)]
+pub(crate) struct UniqueValue(pub(crate) Value);
+
+impl<'de> Deserialize<'de> for UniqueValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor).map(Self)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(UniqueValue(value)) = access.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if object.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("key {key:?} is given twice")));
+            }
+            let UniqueValue(value) = access.next_value()?;
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::UniqueMap;
+    use super::{UniqueMap, UniqueValue};
+
+    #[test]
+    fn a_value_is_read_as_it_is_written() {
+        let text = r#"{"b":[null,true,-1,18446744073709551615,1.5e-7,"x"],"a":{}}"#;
+        let UniqueValue(value) = serde_json::from_str(text).expect("OK because it is a value");
+        assert_eq!(value, serde_json::from_str::<serde_json::Value>(text).expect("OK because it is a value"));
+    }
+
+    #[test]
+    fn a_key_given_twice_is_found_at_any_depth() {
+        let error = serde_json::from_str::<UniqueValue>(r#"{"x":[{"a":1,"a":2}]}"#)
+            .expect_err("OK because a repeats");
+        assert!(error.to_string().contains("\"a\" is given twice"), "{error}");
+    }
 
     #[test]
     fn keeps_keys_that_differ() {

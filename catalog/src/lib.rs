@@ -3,16 +3,17 @@
 //! - [`headers`]: strict reader of safetensors headers
 //! - [`config`]: `config.json`, with MLX's quantization block
 //! - [`folder`]: a whole checkpoint folder, its shards and index checked against each other
+//! - [`groups`]: folders that hold the same checkpoint, or ones that run alike
 //! - [`identity`]: resolved paths and content digests, to tell whether two folders are the same checkpoint
 //! - [`table`]: the catalog file: names, former names and what each host saw
 //! - [`class`]: what kind of checkpoint a folder holds, from cheap signs
 //!
-//! Nothing here reads tensor data (only [`identity::digest_file`] reads whole files); computing with it is the
-//! runtime's part.
+//! Nothing here computes with tensor data; that is the runtime's part. Only levels 3 and 4 of [`identity`] read any.
 
 pub mod class;
 pub mod config;
 pub mod folder;
+pub mod groups;
 pub mod headers;
 pub mod identity;
 mod json;

@@ -32,7 +32,7 @@ fn digests_files_longer_than_one_buffer() {
 
 #[test]
 fn a_file_name_cannot_imitate_another_list() {
-    let facts = |file_name, file_bytes| ShardFacts { file_name, file_bytes, header_sha256: "" };
+    let facts = |file_name, file_bytes| ShardFacts { file_name, file_bytes, content_sha256: "" };
     let two = CheckpointId::of_files("c", &[facts("a", 1), facts("b", 2)]);
     let one = CheckpointId::of_files("c", &[facts("a 1\nshard 1 b", 2)]);
     assert_eq!(two.same_as(&one), Some(false));

@@ -3,6 +3,7 @@
 //! The fields of an architecture are the runtime's to read from [`Config::raw`]; so are configurations nested under
 //! `text_config` and the like.
 
+mod canonical;
 mod quantization;
 
 use std::io;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+pub use canonical::{VOLATILE_KEYS, canonical_form, canonical_sha256};
 pub use quantization::{
     LayerQuantization, Quantization, QuantizationError, QuantizationMode, QuantizationSpec,
 };
@@ -37,7 +39,8 @@ impl Config {
         Self::parse(&path, &bytes)
     }
 
-    fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ConfigError> {
+    /// Reads a configuration from memory; `path` is only for messages.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ConfigError> {
         let path = || path.to_owned();
         let value: Value = serde_json::from_slice(bytes)
             .map_err(|source| ConfigError::NotJson { path: path(), detail: source.to_string() })?;

@@ -20,7 +20,7 @@ pub use index::INDEX_FILE;
 pub use problem::{CheckpointError, CheckpointProblem};
 
 use crate::config::{Config, ConfigError};
-use crate::headers::{Header, TensorEntry, read_header};
+use crate::headers::{Header, TensorEntry, read_header, read_raw};
 use crate::identity::{CanonicalPath, CheckpointId, ShardFacts};
 use index::Index;
 
@@ -42,6 +42,8 @@ pub struct CheckpointFolder {
     config: Config,
     shards: Vec<Shard>,
     tensors: BTreeMap<String, (usize, TensorEntry)>,
+    /// Files that are not read as weights but count for the identity: name, size, SHA-256 of the header.
+    bystanders: Vec<(String, u64, String)>,
 }
 
 impl CheckpointFolder {
@@ -78,7 +80,10 @@ impl CheckpointFolder {
         }
         let tensors = merge(&shards, &mut problems);
         match config {
-            Some(config) if problems.is_empty() => Ok(Self { path, config, shards, tensors }),
+            Some(config) if problems.is_empty() => {
+                let bystanders = bystanders(&path, names.difference(&files));
+                Ok(Self { path, config, shards, tensors, bystanders })
+            }
             _ => Err(fail(problems)),
         }
     }
@@ -108,26 +113,43 @@ impl CheckpointFolder {
         self.tensors.values().map(|(_, entry)| entry.byte_count()).sum()
     }
 
-    /// Identity by `config.json` and the names and sizes of the weight files.
+    /// Identity by `config.json` and the names and sizes of all `*.safetensors`, those included that are not read.
     pub fn id_of_files(&self) -> CheckpointId {
         CheckpointId::of_files(self.config.sha256(), &self.shard_facts())
     }
 
-    /// Identity by `config.json`, the names and sizes of the weight files and their headers.
+    /// Identity by `config.json`, the names and sizes of all `*.safetensors` and their headers.
     pub fn id_of_headers(&self) -> CheckpointId {
         CheckpointId::of_headers(self.config.sha256(), &self.shard_facts())
     }
 
     fn shard_facts(&self) -> Vec<ShardFacts<'_>> {
-        self.shards
-            .iter()
-            .map(|shard| ShardFacts {
-                file_name: &shard.file_name,
-                file_bytes: shard.header.file_bytes,
-                header_sha256: &shard.header.sha256,
-            })
-            .collect()
+        let shards = self.shards.iter().map(|shard| ShardFacts {
+            file_name: &shard.file_name,
+            file_bytes: shard.header.file_bytes,
+            content_sha256: &shard.header.sha256,
+        });
+        let bystanders = self.bystanders.iter().map(|(file_name, file_bytes, content_sha256)| ShardFacts {
+            file_name,
+            file_bytes: *file_bytes,
+            content_sha256,
+        });
+        shards.chain(bystanders).collect()
     }
+}
+
+/// Facts of files that are not weights. One that cannot be read counts as an empty one: it makes the folder differ from
+/// one that lacks it, and harms no measurement.
+fn bystanders<'a>(
+    dir: &CanonicalPath,
+    names: impl Iterator<Item = &'a String>,
+) -> Vec<(String, u64, String)> {
+    let facts = |name: &String| {
+        let raw = read_raw(&dir.as_path().join(name)).ok();
+        let (bytes, sha256) = raw.map(|raw| (raw.file_bytes(), raw.sha256())).unwrap_or_default();
+        (name.clone(), bytes, sha256)
+    };
+    names.map(facts).collect()
 }
 
 fn resolve(dir: &Path) -> Result<CanonicalPath, CheckpointProblem> {

@@ -67,13 +67,47 @@ pub fn read_header(path: &Path) -> Result<Header, HeaderError> {
     read(path).map_err(|fault| HeaderError { path: path.to_owned(), fault })
 }
 
-fn read(path: &Path) -> Result<Header, HeaderFault> {
+/// The header's bytes of a file whose lengths are plausible; what the bytes say is not looked at.
+#[derive(Debug)]
+pub(crate) struct RawHeader {
+    bytes: Vec<u8>,
+    file_bytes: u64,
+    data_start: u64,
+}
+
+impl RawHeader {
+    /// SHA-256 of the header's bytes, as [`Header::sha256`].
+    pub(crate) fn sha256(&self) -> String {
+        sha256_hex(&self.bytes)
+    }
+
+    /// Size of the whole file.
+    pub(crate) const fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+}
+
+/// Reads the header's bytes, and no more than the first [`MAX_HEADER_BYTES`] of a file.
+pub(crate) fn read_raw(path: &Path) -> Result<RawHeader, HeaderError> {
+    raw(path).map_err(|fault| HeaderError { path: path.to_owned(), fault })
+}
+
+/// Checks a file in memory as [`read_header`] checks one on disk.
+pub fn parse_file(bytes: &[u8]) -> Result<Header, HeaderFault> {
+    checked(&raw_of(bytes, bytes.len() as u64)?)
+}
+
+fn raw(path: &Path) -> Result<RawHeader, HeaderFault> {
     // Asked before opening: opening a pipe would wait for a writer.
     if !std::fs::metadata(path).map_err(HeaderFault::Io)?.is_file() {
         return Err(HeaderFault::NotAFile);
     }
-    let mut file = File::open(path).map_err(HeaderFault::Io)?;
+    let file = File::open(path).map_err(HeaderFault::Io)?;
     let file_bytes = file.metadata().map_err(HeaderFault::Io)?.len();
+    raw_of(file, file_bytes)
+}
+
+fn raw_of(mut file: impl Read, file_bytes: u64) -> Result<RawHeader, HeaderFault> {
     if file_bytes < LENGTH_BYTES {
         return Err(HeaderFault::TooShort { file_bytes });
     }
@@ -87,7 +121,7 @@ fn read(path: &Path) -> Result<Header, HeaderFault> {
     if data_start > file_bytes {
         return Err(HeaderFault::HeaderBeyondFile { header_bytes, file_bytes });
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(usize::try_from(header_bytes).unwrap_or_default());
     file.take(header_bytes).read_to_end(&mut bytes).map_err(HeaderFault::Io)?;
     if bytes.len() as u64 != header_bytes {
         return Err(HeaderFault::HeaderBeyondFile {
@@ -95,9 +129,18 @@ fn read(path: &Path) -> Result<Header, HeaderFault> {
             file_bytes: LENGTH_BYTES + bytes.len() as u64,
         });
     }
+    Ok(RawHeader { bytes, file_bytes, data_start })
+}
+
+fn read(path: &Path) -> Result<Header, HeaderFault> {
+    checked(&raw(path)?)
+}
+
+fn checked(raw: &RawHeader) -> Result<Header, HeaderFault> {
+    let &RawHeader { ref bytes, file_bytes, data_start } = raw;
     let text =
-        std::str::from_utf8(&bytes).map_err(|error| HeaderFault::NotUtf8 { at: error.valid_up_to() })?;
+        std::str::from_utf8(bytes).map_err(|error| HeaderFault::NotUtf8 { at: error.valid_up_to() })?;
     let parse::Parsed { tensors, metadata } = parse::parse(text, data_start)?;
     parse::check_coverage(&tensors, data_start, file_bytes)?;
-    Ok(Header { tensors, metadata, file_bytes, data_start, sha256: sha256_hex(&bytes) })
+    Ok(Header { tensors, metadata, file_bytes, data_start, sha256: raw.sha256() })
 }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 pub use fault::{TableError, TableFault, TableFaultKind};
 pub use resolve::Resolution;
 pub use row::{HostFacts, IdSource, Row};
+pub(crate) use write::replace;
 
 /// Prefix of the column that tells whether a host has the checkpoint.
 pub const PRESENT_ON: &str = "present_on_";

@@ -1,7 +1,12 @@
 //! Resolved paths and content digests: what tells whether two folders hold the same checkpoint.
 //!
 //! A [`CheckpointId`] has a level: the higher, the more of the content is covered and the more it costs. Ids of
-//! different levels say nothing about each other.
+//! different levels say nothing about each other. [`identify`] computes them; the ladder is told in `ladder`.
+
+mod content;
+mod files;
+mod ladder;
+mod sampled;
 
 use std::fmt;
 use std::fs::File;
@@ -12,6 +17,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
+
+pub use content::{ContentCache, hash_files};
+pub use files::{FileKey, WeightFile};
+pub use ladder::{HIGHEST_LEVEL, Identity, IdentityError, Relation, identify, identify_all, in_two_threads};
+pub use sampled::BLOCK_BYTES;
 
 /// A path of something that exists, with every link followed and no `.` or `..`; made only by [`Self::resolve`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,7 +69,8 @@ pub struct ResolveError {
 /// Digest of a checkpoint's content. Compare with [`Self::same_as`], which knows when there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CheckpointId {
-    /// What is covered. 1: `config.json` and the names and sizes of the weight files; 2: their headers, too.
+    /// What is covered. 1: `config.json` and the names and sizes of the weight files; 2: their headers, too; 3: samples of
+    /// every tensor, too; 4: every byte.
     pub level: u8,
     /// SHA-256 in lower-case hex.
     pub digest: String,
@@ -73,15 +84,21 @@ impl CheckpointId {
 
     /// Level 1, from the SHA-256 of `config.json` and the weight files. The order of `shards` does not matter.
     pub fn of_files(config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
-        Self::of(1, config_sha256, shards)
+        Self::of_level(1, config_sha256, shards)
     }
 
     /// Level 2: as level 1, with the SHA-256 of every header.
     pub fn of_headers(config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
-        Self::of(2, config_sha256, shards)
+        Self::of_level(2, config_sha256, shards)
     }
 
-    fn of(level: u8, config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
+    /// Any level: from 2 on, each file's `content_sha256` is what that level takes of it.
+    pub(crate) fn of_level(level: u8, config_sha256: &str, shards: &[ShardFacts<'_>]) -> Self {
+        let what = match level {
+            0..=2 => "header",
+            3 => "sample",
+            _ => "content",
+        };
         let mut shards = shards.to_vec();
         shards.sort_unstable();
         let mut lines = vec![format!("checkpoint id, level {level}"), format!("config {config_sha256}")];
@@ -90,7 +107,7 @@ impl CheckpointId {
             let name_bytes = shard.file_name.len();
             lines.push(format!("shard {name_bytes} {} {}", shard.file_name, shard.file_bytes));
             if level >= 2 {
-                lines.push(format!("header {}", shard.header_sha256));
+                lines.push(format!("{what} {}", shard.content_sha256));
             }
         }
         let text = lines.join("\n");
@@ -136,8 +153,8 @@ pub struct ShardFacts<'a> {
     pub file_name: &'a str,
     /// Size.
     pub file_bytes: u64,
-    /// SHA-256 of the header in lower-case hex.
-    pub header_sha256: &'a str,
+    /// SHA-256 of what the level takes of the content (at level 2 the header), in lower-case hex.
+    pub content_sha256: &'a str,
 }
 
 /// SHA-256 of a whole file in lower-case hex, read in pieces (links are followed).
