@@ -69,6 +69,17 @@ pub enum Positions {
     All,
 }
 
+impl Positions {
+    /// These positions of `x` (`[batch, length, width]`).
+    pub(crate) fn of(self, x: &Array) -> Result<Array, Exception> {
+        let length = x.dim(1);
+        if self == Self::All || length == 1 {
+            return Ok(x.clone());
+        }
+        crate::kernels::mlx::slice(x, &[0, length - 1, 0], &[x.dim(0), length, x.dim(2)])
+    }
+}
+
 /// What a model remembers of one sequence.
 pub struct SequenceState {
     caches: Vec<Cache>,
@@ -116,24 +127,13 @@ impl LoadedModel {
         state: &mut SequenceState,
         positions: Positions,
     ) -> Result<Array, Exception> {
-        let hidden = self.architecture.hidden(ids, &mut state.caches)?;
-        match positions {
-            Positions::All => self.architecture.logits(&hidden),
-            Positions::Last => {
-                let (length, width) = (hidden.dim(1), hidden.dim(2));
-                let last = if length == 1 {
-                    hidden
-                } else {
-                    crate::kernels::mlx::slice(&hidden, &[0, length - 1, 0], &[1, length, width])?
-                };
-                self.architecture.logits(&last)
-            }
-        }
+        let hidden = self.architecture.hidden(ids, &mut state.caches, positions)?;
+        self.architecture.logits(&hidden)
     }
 
     /// Takes `ids` into the sequence without computing logits.
     pub(crate) fn absorb(&self, ids: &Array, state: &mut SequenceState) -> Result<(), Exception> {
-        self.architecture.hidden(ids, &mut state.caches).map(|_| ())
+        self.architecture.hidden(ids, &mut state.caches, Positions::Last).map(|_| ())
     }
 }
 

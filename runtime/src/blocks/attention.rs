@@ -5,6 +5,7 @@ use super::rms_norm::RmsNorm;
 use super::rope::Rope;
 use crate::cache::{Cache, Mask};
 use crate::kernels::mlx::Result;
+use crate::model::Positions;
 use mlx_rs::Array;
 use mlx_rs::fast::{ScaledDotProductAttentionMask, scaled_dot_product_attention};
 
@@ -28,34 +29,51 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    pub(crate) fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
-        let (batch, length) = (x.dim(0), x.dim(1));
-        let split = |projected: Array, heads: i32| projected.reshape(&[batch, length, heads, self.head_dim]);
+    /// The attended `[1, length, hidden]`, or `[1, 1, hidden]` where only the last position is asked for. Keys and
+    /// values of every position are cached either way.
+    pub(crate) fn forward(
+        &self,
+        x: &Array,
+        mask: &Mask,
+        cache: &mut Cache,
+        positions: Positions,
+    ) -> Result<Array> {
+        let split = |projected: Array, heads: i32| {
+            projected.reshape(&[projected.dim(0), projected.dim(1), heads, self.head_dim])
+        };
         let normalize = |norm: Option<&RmsNorm>, heads: Array| match norm {
             Some(norm) => norm.forward(&heads),
             None => Ok(heads),
         };
         let to_heads = |array: Array| array.transpose_axes(&[0, 2, 1, 3]);
 
-        let queries = split(self.q_proj.forward(x)?, self.heads)?;
+        let asking = positions.of(x)?;
+        let queries = split(self.q_proj.forward(&asking)?, self.heads)?;
         let keys = split(self.k_proj.forward(x)?, self.key_value_heads)?;
         let values = to_heads(split(self.v_proj.forward(x)?, self.key_value_heads)?)?;
         let queries = to_heads(normalize(self.q_norm.as_ref(), queries)?)?;
         let keys = to_heads(normalize(self.k_norm.as_ref(), keys)?)?;
 
         let offset = cache.offset();
-        let queries = self.rope.forward(&queries, offset)?;
+        let skipped = x.dim(1) - asking.dim(1);
+        let queries = self.rope.forward(&queries, offset + skipped)?;
         let keys = self.rope.forward(&keys, offset)?;
-        let (keys, values) = cache.update(keys, values)?;
-
+        let (mut keys, mut values) = cache.update(keys, values)?;
         let mask = match mask {
+            _ if skipped > 0 => {
+                (keys, values) = cache.seen_by_last(keys, values)?;
+                None
+            }
             Mask::None => None,
             Mask::Causal => Some(ScaledDotProductAttentionMask::Causal),
             Mask::Array(mask) => Some(ScaledDotProductAttentionMask::Array(mask)),
         };
         let attended = scaled_dot_product_attention(queries, keys, values, self.scale, mask, None)?;
-        let joined =
-            attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[batch, length, self.heads * self.head_dim])?;
+        let joined = attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[
+            asking.dim(0),
+            asking.dim(1),
+            self.heads * self.head_dim,
+        ])?;
         self.o_proj.forward(&joined)
     }
 }

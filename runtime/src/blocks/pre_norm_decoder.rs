@@ -7,6 +7,7 @@ use super::mlp::GatedMlp;
 use super::rms_norm::RmsNorm;
 use crate::cache::{Cache, CacheKind, Mask};
 use crate::kernels::mlx::Result;
+use crate::model::Positions;
 use crate::models::Architecture;
 use mlx_rs::Array;
 
@@ -32,9 +33,10 @@ pub(crate) struct PreNormLayer {
 }
 
 impl PreNormLayer {
-    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
-        let attended = x.add(self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache)?)?;
-        attended.add(self.mlp.forward(&self.post_attention_layernorm.forward(&attended)?)?)
+    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache, positions: Positions) -> Result<Array> {
+        let attended = self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache, positions)?;
+        let x = positions.of(x)?.add(attended)?;
+        x.add(self.mlp.forward(&self.post_attention_layernorm.forward(&x)?)?)
     }
 }
 
@@ -43,11 +45,13 @@ impl Architecture for PreNormDecoder {
         self.layers.iter().map(|layer| layer.cache_kind).collect()
     }
 
-    fn hidden(&self, ids: &Array, caches: &mut [Cache]) -> Result<Array> {
+    fn hidden(&self, ids: &Array, caches: &mut [Cache], positions: Positions) -> Result<Array> {
         let mut x = self.embed_tokens.forward(ids)?;
         let masks = Mask::per_kind(ids.dim(1), caches)?;
-        for (layer, cache) in self.layers.iter().zip(caches) {
-            x = layer.forward(&x, masks.of(layer.cache_kind), cache)?;
+        let last = self.layers.len().saturating_sub(1);
+        for (index, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
+            let positions = if index == last { positions } else { Positions::All };
+            x = layer.forward(&x, masks.of(layer.cache_kind), cache, positions)?;
         }
         self.norm.forward(&x)
     }

@@ -48,6 +48,18 @@ impl Cache {
         }
     }
 
+    /// What the last position alone sees of the keys and values that [`Cache::update`] returned.
+    pub(crate) fn seen_by_last(&self, keys: Array, values: Array) -> Result<(Array, Array)> {
+        match self {
+            Self::Full(_) => Ok((keys, values)),
+            Self::Window(cache) => {
+                let length = keys.dim(2);
+                let start = (length - cache.window()).max(0);
+                Ok((full::range(&keys, start, length)?, full::range(&values, start, length)?))
+            }
+        }
+    }
+
     /// The arrays held, to be evaluated between chunks of a prompt.
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         match self {

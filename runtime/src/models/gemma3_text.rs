@@ -12,6 +12,7 @@ use crate::blocks::rope::{Rope, RopeConfig};
 use crate::cache::{Cache, CacheKind, Mask};
 use crate::checkpoint::{ConfigError, LoadError, Weights, parse_config, size};
 use crate::kernels::mlx::Result;
+use crate::model::Positions;
 use mlx_rs::{Array, Dtype, ops};
 use mlxcel_catalog::folder::CheckpointFolder;
 use serde::Deserialize;
@@ -252,9 +253,9 @@ impl Config {
 }
 
 impl Layer {
-    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache) -> Result<Array> {
-        let attended = self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache)?;
-        let x = add_clipped(x, &self.post_attention_layernorm.forward(&attended)?)?;
+    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache, positions: Positions) -> Result<Array> {
+        let attended = self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache, positions)?;
+        let x = add_clipped(&positions.of(x)?, &self.post_attention_layernorm.forward(&attended)?)?;
         let fed = self.mlp.forward(&self.pre_feedforward_layernorm.forward(&x)?)?;
         add_clipped(&x, &self.post_feedforward_layernorm.forward(&fed)?)
     }
@@ -275,13 +276,15 @@ impl Architecture for Gemma3Text {
         self.layers.iter().map(|layer| layer.cache_kind).collect()
     }
 
-    fn hidden(&self, ids: &Array, caches: &mut [Cache]) -> Result<Array> {
+    fn hidden(&self, ids: &Array, caches: &mut [Cache], positions: Positions) -> Result<Array> {
         let embedded = self.embed_tokens.forward(ids)?;
         let scale = Array::from_f32(self.embedding_scale).as_dtype(embedded.dtype())?;
         let mut x = embedded.multiply(scale)?;
         let masks = Mask::per_kind(ids.dim(1), caches)?;
-        for (layer, cache) in self.layers.iter().zip(caches) {
-            x = layer.forward(&x, masks.of(layer.cache_kind), cache)?;
+        let last = self.layers.len().saturating_sub(1);
+        for (index, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
+            let positions = if index == last { positions } else { Positions::All };
+            x = layer.forward(&x, masks.of(layer.cache_kind), cache, positions)?;
         }
         self.norm.forward(&x)
     }

@@ -10,6 +10,7 @@ mod qwen3;
 use crate::cache::{Cache, CacheKind};
 use crate::checkpoint::{LoadError, Weights};
 use crate::kernels::mlx::Result;
+use crate::model::Positions;
 use mlx_rs::Array;
 use mlxcel_catalog::config::CONFIG_FILE;
 use mlxcel_catalog::folder::CheckpointFolder;
@@ -19,8 +20,10 @@ pub(crate) trait Architecture {
     /// Which cache each layer needs, in order.
     fn cache_kinds(&self) -> Vec<CacheKind>;
 
-    /// The last layer's normalized output for `ids` (`[1, length]`): `[1, length, hidden]`. Appends to the caches.
-    fn hidden(&self, ids: &Array, caches: &mut [Cache]) -> Result<Array>;
+    /// The last layer's normalized output for `ids` (`[1, length]`): `[1, length, hidden]`, or `[1, 1, hidden]` where
+    /// only the last position is asked for; the last layer then computes nothing but keys and values for the others.
+    /// Appends to the caches.
+    fn hidden(&self, ids: &Array, caches: &mut [Cache], positions: Positions) -> Result<Array>;
 
     /// The logits of `hidden` (`[1, positions, hidden]`): `[1, positions, vocabulary]`.
     fn logits(&self, hidden: &Array) -> Result<Array>;
