@@ -4,17 +4,23 @@
 //! - [`config`]: `config.json`, with MLX's quantization block
 //! - [`folder`]: a whole checkpoint folder, its shards and index checked against each other
 //! - [`groups`]: folders that hold the same checkpoint, or ones that run alike
+//! - [`listing`]: the checkpoint folders under a folder
+//! - [`integrity`]: whether folders hold what they say, fault by fault
 //! - [`identity`]: resolved paths and content digests, to tell whether two folders are the same checkpoint
 //! - [`table`]: the catalog file: names, former names and what each host saw
+//! - [`architecture`]: what a model does, by its configuration
 //! - [`class`]: what kind of checkpoint a folder holds, from cheap signs
 //!
 //! Nothing here computes with tensor data; that is the runtime's part. Only levels 3 and 4 of [`identity`] read any.
 
+pub mod architecture;
 pub mod class;
 pub mod config;
 pub mod folder;
 pub mod groups;
 pub mod headers;
 pub mod identity;
+pub mod integrity;
 mod json;
+pub mod listing;
 pub mod table;

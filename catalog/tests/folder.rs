@@ -103,16 +103,16 @@ fn refuses_a_stale_index_and_lists_every_tensor_of_both_directions() {
         lines,
         [
             format!(
-                r#"model.safetensors.index.json is stale: it puts tensor "a" into {SECOND}, which does not hold it"#
+                r#"model.safetensors.index.json is stale: it puts tensor "a" into {SECOND}, which does not hold it; get both again"#
             ),
             format!(
-                r#"model.safetensors.index.json is stale: it puts tensor "x" into {FIRST}, which does not hold it"#
+                r#"model.safetensors.index.json is stale: it puts tensor "x" into {FIRST}, which does not hold it; get both again"#
             ),
             format!(
-                r#"model.safetensors.index.json is stale: it puts tensor "y" into {SECOND}, which does not hold it"#
+                r#"model.safetensors.index.json is stale: it puts tensor "y" into {SECOND}, which does not hold it; get both again"#
             ),
             format!(
-                r#"model.safetensors.index.json is stale: it does not name tensor "c", which {SECOND} holds"#
+                r#"model.safetensors.index.json is stale: it does not name tensor "c", which {SECOND} holds; get both again"#
             ),
         ]
     );

@@ -130,7 +130,7 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// The file cannot be read.
-    #[error("{} cannot be read: {source}", path.display())]
+    #[error("{} cannot be read: {source}; see to its permissions or get it again", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -163,7 +163,7 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// `model_type` is not a name.
-    #[error("{} has the model_type {found}; it must be a string that is not empty", path.display())]
+    #[error("{} has the model_type {found}; it must be a string that is not empty; put the name of the architecture there", path.display())]
     BadModelType {
         /// The file.
         path: PathBuf,
@@ -171,7 +171,7 @@ pub enum ConfigError {
         found: String,
     },
     /// The quantization block cannot be used.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; repair the block or convert the checkpoint anew", path.display())]
     Quantization {
         /// The file.
         path: PathBuf,

@@ -40,7 +40,7 @@ pub enum CheckpointProblem {
     #[error(transparent)]
     Header(#[from] HeaderError),
     /// A file or folder cannot be read.
-    #[error("{} cannot be read: {source}", path.display())]
+    #[error("{} cannot be read: {source}; see to its permissions or get it again", path.display())]
     Io {
         /// Which.
         path: PathBuf,
@@ -76,7 +76,9 @@ pub enum CheckpointProblem {
         files: Vec<String>,
     },
     /// The index is stale: a file lacks a tensor.
-    #[error("{INDEX_FILE} is stale: it puts tensor {tensor:?} into {file}, which does not hold it")]
+    #[error(
+        "{INDEX_FILE} is stale: it puts tensor {tensor:?} into {file}, which does not hold it; get both again"
+    )]
     NotInShard {
         /// The tensor.
         tensor: String,
@@ -84,7 +86,7 @@ pub enum CheckpointProblem {
         file: String,
     },
     /// The index is stale: it leaves out a tensor.
-    #[error("{INDEX_FILE} is stale: it does not name tensor {tensor:?}, which {file} holds")]
+    #[error("{INDEX_FILE} is stale: it does not name tensor {tensor:?}, which {file} holds; get both again")]
     NotInIndex {
         /// The tensor.
         tensor: String,

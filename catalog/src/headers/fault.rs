@@ -22,10 +22,10 @@ pub struct HeaderError {
 #[non_exhaustive]
 pub enum HeaderFault {
     /// The file cannot be opened or read.
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {0}; see to its permissions or get it again")]
     Io(io::Error),
     /// The path names a folder or a device.
-    #[error("is not a regular file")]
+    #[error("is not a regular file; remove it or get the file")]
     NotAFile,
     /// There is no room for the header's length.
     #[error("is {file_bytes} bytes long, too short for a safetensors file; get the file again")]
@@ -36,7 +36,7 @@ pub enum HeaderFault {
     /// The header is longer than the format allows.
     #[error(
         "declares a header of {header_bytes} bytes, over the limit of {MAX_HEADER_BYTES}; it is not a safetensors file \
-         or is damaged"
+         or is damaged: get it again"
     )]
     HeaderTooLong {
         /// Declared length.
@@ -54,16 +54,16 @@ pub enum HeaderFault {
         file_bytes: u64,
     },
     /// The header is not text.
-    #[error("the header is not UTF-8 (at byte {at} of the header); the file is damaged")]
+    #[error("the header is not UTF-8 (at byte {at} of the header); the file is damaged: get it again")]
     NotUtf8 {
         /// Offset of the first wrong byte within the header.
         at: usize,
     },
     /// The header is not a JSON object of the right form. A tensor name given twice is among these.
-    #[error("the header is not valid: {0}")]
+    #[error("the header is not valid: {0}; get the file again")]
     NotValid(String),
     /// The element type has no known size.
-    #[error("tensor {tensor:?} has the unknown dtype {dtype:?}")]
+    #[error("tensor {tensor:?} has the unknown dtype {dtype:?}; convert the checkpoint to a known one")]
     UnknownDtype {
         /// Name of the tensor.
         tensor: String,
@@ -72,7 +72,8 @@ pub enum HeaderFault {
     },
     /// An axis is negative, fractional or too large.
     #[error(
-        "tensor {tensor:?} has an axis of length {axis} in its shape; lengths are whole and not negative"
+        "tensor {tensor:?} has an axis of length {axis} in its shape; lengths are whole and not negative; get the file \
+         again"
     )]
     BadShape {
         /// Name of the tensor.
@@ -81,7 +82,7 @@ pub enum HeaderFault {
         axis: String,
     },
     /// The product of the shape and the element size does not fit 64 bits.
-    #[error("tensor {tensor:?} of shape {shape:?} is too large to exist")]
+    #[error("tensor {tensor:?} of shape {shape:?} is too large to exist; get the file again")]
     ShapeOverflow {
         /// Name of the tensor.
         tensor: String,
@@ -89,7 +90,9 @@ pub enum HeaderFault {
         shape: Vec<usize>,
     },
     /// `data_offsets` is negative, fractional, too large or the wrong way round.
-    #[error("tensor {tensor:?} has the data_offsets {offsets}, which are not a byte range")]
+    #[error(
+        "tensor {tensor:?} has the data_offsets {offsets}, which are not a byte range; get the file again"
+    )]
     BadOffsets {
         /// Name of the tensor.
         tensor: String,
@@ -98,7 +101,8 @@ pub enum HeaderFault {
     },
     /// The byte range is not as long as dtype and shape say.
     #[error(
-        "tensor {tensor:?} ({dtype}, shape {shape:?}) needs {expected} bytes, but its data_offsets span {found}"
+        "tensor {tensor:?} ({dtype}, shape {shape:?}) needs {expected} bytes, but its data_offsets span {found}; \
+         get the file again"
     )]
     WrongSpan {
         /// Name of the tensor.
@@ -113,7 +117,7 @@ pub enum HeaderFault {
         found: u64,
     },
     /// Two tensors share bytes.
-    #[error("tensors {first:?} and {second:?} overlap in the file; it is damaged")]
+    #[error("tensors {first:?} and {second:?} overlap in the file; it is damaged: get it again")]
     Overlap {
         /// The tensor that begins first.
         first: String,
@@ -121,7 +125,9 @@ pub enum HeaderFault {
         second: String,
     },
     /// Bytes belong to no tensor.
-    #[error("the {bytes} bytes before tensor {tensor:?} belong to no tensor; the file is damaged")]
+    #[error(
+        "the {bytes} bytes before tensor {tensor:?} belong to no tensor; the file is damaged: get it again"
+    )]
     Hole {
         /// The tensor after the hole.
         tensor: String,
@@ -142,7 +148,7 @@ pub enum HeaderFault {
         found: u64,
     },
     /// The file goes on after its tensors.
-    #[error("has {} bytes after the last tensor ({expected} declared, {found} found); it is damaged", found.saturating_sub(*expected))]
+    #[error("has {} bytes after the last tensor ({expected} declared, {found} found); it is damaged: get it again", found.saturating_sub(*expected))]
     TrailingBytes {
         /// Declared size.
         expected: u64,
