@@ -4,10 +4,16 @@
 //! lie on disk ([`wire`], [`store`]) and how they are shown ([`render`]). It never runs a model and never decides
 //! whether a measurement is good: the harness measures and judges, and what it concludes is written here.
 
+pub mod compare;
+pub mod history;
 pub mod measure;
+pub mod names;
 pub mod provenance;
+pub mod record;
 pub mod render;
 pub mod row;
+pub mod rules;
+pub mod selftest;
 pub mod stamp;
 pub mod statistics;
 pub mod status;

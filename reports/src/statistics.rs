@@ -40,6 +40,31 @@ impl Summary {
     }
 }
 
+/// First and third quartile by linear interpolation between the order statistics, position (n-1)/4 and 3(n-1)/4 from 0
+/// (the seventh definition of Hyndman and Fan, the default of R and NumPy). None for no value, or when one is not finite.
+pub fn quartiles(values: &[f64]) -> Option<(f64, f64)> {
+    if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |quarters: usize| {
+        let scaled = quarters.checked_mul(sorted.len().checked_sub(1)?)?;
+        let low = *sorted.get(scaled / 4)?;
+        let high = sorted.get(scaled / 4 + 1).copied().unwrap_or(low);
+        Some(low + (high - low) * (scaled % 4) as f64 / 4.0)
+    };
+    Some((at(1)?, at(3)?))
+}
+
+/// The geometric mean. None for no value, or when one is not a finite number above zero.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() || values.iter().any(|value| !value.is_finite() || *value <= 0.0) {
+        return None;
+    }
+    Some((values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
 /// Position of the lower median: the middle value, or of an even count the smaller of the middle two; of equal values
 /// the earlier one. None for no value, or when one is not finite.
 pub fn lower_median_index(values: &[f64]) -> Option<usize> {
@@ -93,6 +118,22 @@ mod tests {
         assert_eq!(lower_median_index(&[7.0]), Some(0));
         assert_eq!(lower_median_index(&[7.0, 7.0]), Some(0));
         assert_eq!(lower_median_index(&[9.0, 7.0, 8.0, 8.0]), Some(2));
+    }
+
+    #[test]
+    fn quartiles_are_those_of_numpy() {
+        assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0]), Some((1.75, 3.25)));
+        assert_eq!(quartiles(&[5.0, 1.0, 2.0, 4.0, 3.0]), Some((2.0, 4.0)));
+        assert_eq!(quartiles(&[7.0]), Some((7.0, 7.0)));
+        assert_eq!(quartiles(&[]), None);
+    }
+
+    #[test]
+    fn the_geometric_mean_of_a_doubling_and_a_halving_is_one() {
+        let mean = geometric_mean(&[2.0, 0.5]).expect("OK because both are above zero");
+        assert!((mean - 1.0).abs() < 1e-12, "{mean}");
+        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
+        assert_eq!(geometric_mean(&[]), None);
     }
 
     proptest! {

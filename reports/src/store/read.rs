@@ -34,6 +34,8 @@ pub struct ResultFile {
     pub path: PathBuf,
     /// Its rows.
     pub rows: Vec<AnyRow>,
+    /// The line of each.
+    pub lines: Vec<u64>,
     /// Whether they are all.
     pub completeness: Completeness,
     /// The provenance beside it.
@@ -97,12 +99,12 @@ pub enum OpenError {
 /// Reads the rows of a result set and what lies beside them.
 pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
     let place = Place::of(path)?;
-    let (rows, torn) = if place.stage == Stage::Unfinished {
-        let read = wire::read_unfinished_rows(path)?;
-        (read.rows, read.torn)
+    let read = if place.stage == Stage::Unfinished {
+        wire::read_unfinished_rows(path)?
     } else {
-        (wire::read_rows(path)?, false)
+        wire::read_finished_rows(path)?
     };
+    let wire::ReadRows { rows, lines, torn } = read;
     let provenance = place.existing(PROVENANCE).map(|path| read_provenance(&path)).transpose()?;
     if let Some(provenance) = &provenance
         && let Some(row) = rows.iter().find(|row| row.identity().run.run_id != provenance.run_id)
@@ -127,7 +129,7 @@ pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
         None => None,
         Some(recorded) => Some(digest(path)? != recorded),
     };
-    Ok(ResultFile { path: path.to_owned(), rows, completeness, provenance, altered })
+    Ok(ResultFile { path: path.to_owned(), rows, lines, completeness, provenance, altered })
 }
 
 /// Reads the samples beside the CSV file `path`. The last line of an unfinished file may be torn and is then left out.

@@ -126,6 +126,8 @@ pub enum WireError {
 pub struct ReadRows {
     /// The rows, in the order of the file.
     pub rows: Vec<AnyRow>,
+    /// The line of each.
+    pub lines: Vec<u64>,
     /// The file ends within a row, which was left out. Only accepted of a file that was never finished.
     pub torn: bool,
 }
@@ -154,7 +156,12 @@ pub fn row_json(row: &AnyRow) -> serde_json::Map<String, serde_json::Value> {
 
 /// Reads a finished file.
 pub fn read_rows(path: &Path) -> Result<Vec<AnyRow>, WireError> {
-    read_text(path, false).map(|read| read.rows)
+    read_finished_rows(path).map(|read| read.rows)
+}
+
+/// Reads a finished file, and the line of each row.
+pub fn read_finished_rows(path: &Path) -> Result<ReadRows, WireError> {
+    read_text(path, false)
 }
 
 /// Reads a file that was never finished: its last row may be torn off.
@@ -164,12 +171,17 @@ pub fn read_unfinished_rows(path: &Path) -> Result<ReadRows, WireError> {
 
 fn read_text(path: &Path, may_be_torn: bool) -> Result<ReadRows, WireError> {
     let bytes = std::fs::read(path).map_err(|source| WireError::Read { path: path.to_owned(), source })?;
+    parse(path, &bytes, may_be_torn)
+}
+
+/// Reads the bytes of a file; `path` names it in complaints.
+pub(crate) fn parse(path: &Path, bytes: &[u8], may_be_torn: bool) -> Result<ReadRows, WireError> {
     let ends_in_a_line = bytes.last().is_none_or(|last| *last == b'\n');
     let not_csv = |error: csv::Error| WireError::NotCsv { path: path.to_owned(), reason: error.to_string() };
     let mut records = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)
-        .from_reader(bytes.as_slice())
+        .from_reader(bytes)
         .into_records()
         .collect::<Result<Vec<_>, _>>()
         .map_err(not_csv)?;
@@ -184,7 +196,7 @@ fn read_text(path: &Path, may_be_torn: bool) -> Result<ReadRows, WireError> {
     check_version(path, &header, &records)?;
     check_header(path, &header)?;
     let rows = records.iter().map(|record| read_record(path, record)).collect::<Result<_, _>>()?;
-    Ok(ReadRows { rows, torn })
+    Ok(ReadRows { rows, lines: records.iter().map(line_of).collect(), torn })
 }
 
 /// The version comes first: a newer file is told from a damaged one even though its header differs as well.

@@ -1,8 +1,10 @@
 //! Tests of the crate as its users see it: files in, rows out, and the other way round.
 
 mod claims;
+mod comparing;
 mod documents;
 mod endings;
+mod historical;
 mod rendering;
 mod result_sets;
 mod rows;

@@ -1,0 +1,255 @@
+//! What the user of a comparison may say: the one thing that may differ, limits, and what is accepted although a rule
+//! speaks against it.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use crate::record::{Field, Metric};
+use crate::text::{UnknownWord, words};
+
+/// The one thing that may differ between the sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Axis {
+    /// Nothing: two runs of the same thing.
+    #[default]
+    Nothing,
+    /// The source commit.
+    Commit,
+    /// MLX.
+    Mlx,
+    /// The host.
+    Host,
+    /// The program that runs the model; one side is a reference.
+    Runtime,
+    /// One setting.
+    Setting(Field),
+}
+
+/// The facts that `--vary setting=NAME` may name.
+pub const SETTINGS: [Field; 13] = [
+    Field::MaxTokens,
+    Field::Prompt,
+    Field::PromptTarget,
+    Field::KvMode,
+    Field::Sampling,
+    Field::BatchSize,
+    Field::PrefillChunk,
+    Field::EosPolicy,
+    Field::Variant,
+    Field::Kernels,
+    Field::Features,
+    Field::TargetCpu,
+    Field::Backend,
+];
+
+impl Axis {
+    /// Whether a fact may differ. What a thing carries with it differs with it: another program has another commit, MLX
+    /// and build; another host another device, driver and executable.
+    pub fn covers(self, field: Field) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Commit => matches!(field, Field::Commit | Field::RuntimeVersion),
+            Self::Mlx => matches!(field, Field::MlxVersion | Field::MlxCommit),
+            Self::Host => matches!(
+                field,
+                Field::Hardware
+                    | Field::HostId
+                    | Field::Os
+                    | Field::Driver
+                    | Field::Backend
+                    | Field::TargetCpu
+                    | Field::Features
+            ),
+            Self::Runtime => matches!(
+                field,
+                Field::Runtime
+                    | Field::RuntimeVersion
+                    | Field::Commit
+                    | Field::MlxVersion
+                    | Field::MlxCommit
+                    | Field::BuildType
+                    | Field::Features
+                    | Field::TargetCpu
+                    | Field::Kernels
+                    | Field::Backend
+            ),
+            Self::Setting(setting) => {
+                // A target length and the prompt of that length are one setting.
+                field == setting || (setting == Field::PromptTarget && field == Field::Prompt)
+            }
+        }
+    }
+
+    /// The fact that gives the axis its name, which must be known on both sides.
+    pub const fn principal(self) -> Option<Field> {
+        match self {
+            Self::Nothing => None,
+            Self::Commit => Some(Field::Commit),
+            Self::Mlx => Some(Field::MlxCommit),
+            Self::Host => Some(Field::Hardware),
+            Self::Runtime => Some(Field::Runtime),
+            Self::Setting(field) => Some(field),
+        }
+    }
+
+    /// The setting that varies, if one does.
+    pub const fn setting(self) -> Option<Field> {
+        match self {
+            Self::Setting(field) => Some(field),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Axis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::Commit => f.write_str("commit"),
+            Self::Mlx => f.write_str("mlx"),
+            Self::Host => f.write_str("host"),
+            Self::Runtime => f.write_str("runtime"),
+            Self::Setting(field) => write!(f, "setting={field}"),
+        }
+    }
+}
+
+impl FromStr for Axis {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let setting = |name: &str| {
+            let name = name.replace('-', "_");
+            SETTINGS.into_iter().find(|field| field.as_str() == name).map(Self::Setting)
+        };
+        let found = match text {
+            "commit" => Some(Self::Commit),
+            "mlx" => Some(Self::Mlx),
+            "host" => Some(Self::Host),
+            "runtime" => Some(Self::Runtime),
+            other => other.strip_prefix("setting=").and_then(setting),
+        };
+        found.ok_or_else(|| UnknownWord {
+            what: "thing that may differ",
+            found: text.to_owned(),
+            known: format!(
+                "commit, mlx, host, runtime, setting=NAME with NAME one of {}",
+                SETTINGS.map(Field::as_str).join(", ")
+            ),
+        })
+    }
+}
+
+words! {
+    /// What the user takes on himself. Each stands in the report.
+    pub enum Acceptance ("acceptance") {
+        /// A side does not say from which commit it was built.
+        MissingCommit = "missing-commit",
+        /// A side was built from sources that differ from its commit.
+        Dirty = "dirty",
+        /// A side mixes commits.
+        MixedCommits = "mixed-commits",
+        /// A side does not say which MLX ran.
+        MissingMlx = "missing-mlx",
+        /// A side does not say on which host it ran.
+        MissingHost = "missing-host",
+        /// Operating system or driver changed between the sides.
+        HostSoftware = "host-software",
+        /// A side does not say how it was compiled.
+        MissingBuild = "missing-build",
+        /// A side does not say which program ran.
+        MissingRuntime = "missing-runtime",
+        /// A side does not say a setting that the other one has.
+        MissingSettings = "missing-settings",
+        /// A row has no date.
+        MissingDate = "missing-date",
+        /// The executable was not shown to match its sources.
+        StaleBinary = "stale-binary",
+        /// Embedders and rerankers among the generators.
+        NonGenerative = "non-generative",
+    }
+}
+
+words! {
+    /// How several rows of one key are taken.
+    pub enum Repeat ("way to take repeated rows") {
+        /// Their median.
+        Median = "median",
+        /// The last one of the file.
+        Last = "last",
+        /// Their median, and the range of their ratios beside it.
+        All = "all",
+    }
+}
+
+/// What the user says.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What is compared.
+    pub metric: Metric,
+    /// The one thing that may differ.
+    pub axis: Axis,
+    /// What is accepted.
+    pub accepted: BTreeSet<Acceptance>,
+    /// Largest relative difference of prompt tokens, where the user gave one.
+    pub prompt_tolerance: Option<f64>,
+    /// Largest age of a reference in days.
+    pub max_date_gap_days: u32,
+    /// Fewest tokens from which a decode rate is taken.
+    pub min_generated: u64,
+    /// Relative change from which a pair counts as moved.
+    pub moved_threshold: f64,
+    /// How several rows of one key are taken; none for refusing them.
+    pub repeat: Option<Repeat>,
+    /// Smallest share of the smaller side that must be compared.
+    pub min_share: Option<f64>,
+    /// The command line, for the report.
+    pub command: Vec<String>,
+}
+
+/// Largest relative difference of prompt tokens where the sides count with different programs.
+pub const FOREIGN_PROMPT_TOLERANCE: f64 = 0.10;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            metric: Metric::Decode,
+            axis: Axis::Nothing,
+            accepted: BTreeSet::new(),
+            prompt_tolerance: None,
+            max_date_gap_days: 1,
+            min_generated: 64,
+            moved_threshold: 0.10,
+            repeat: None,
+            min_share: None,
+            command: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_axis_reads_back_from_its_name() {
+        for axis in [Axis::Commit, Axis::Mlx, Axis::Host, Axis::Runtime]
+            .into_iter()
+            .chain(SETTINGS.map(Axis::Setting))
+        {
+            assert_eq!(axis.to_string().parse::<Axis>(), Ok(axis));
+            assert!(axis.principal().is_some_and(|field| axis.covers(field)), "{axis}");
+        }
+        assert_eq!("setting=kv-mode".parse(), Ok(Axis::Setting(Field::KvMode)));
+        for text in ["", "setting=", "setting=hardware", "everything"] {
+            assert!(text.parse::<Axis>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_axis_but_the_host_lets_the_host_differ() {
+        for axis in [Axis::Nothing, Axis::Commit, Axis::Mlx, Axis::Runtime, Axis::Setting(Field::KvMode)] {
+            assert!(!axis.covers(Field::Hardware), "{axis}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Every result file, historical or our own, as one kind of record.
+//!
+//! A header says which layout a file has; [`layouts`] is the table of them, `columns` says what their columns hold,
+//! `rows` reads them, `own` turns the project's own rows into the same record. [`scan`] says what is in a folder and what
+//! is wrong with it.
+
+mod columns;
+mod layouts;
+mod own;
+mod problems;
+mod rows;
+mod scan;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+pub(crate) use scan::is_result_file;
+pub use scan::{FileSummary, ScanError, scan};
+
+use crate::record::Record;
+use crate::store::{self, Completeness, OpenError};
+use crate::wire::{self, WireError};
+
+/// Something about a file or a row that a reader must know.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// Short name of the kind of problem.
+    pub rule: &'static str,
+    /// The line, where there is one.
+    pub line: Option<u64>,
+    /// What is wrong, with the column where there is one.
+    pub message: String,
+}
+
+/// A result file as it was read.
+#[derive(Debug)]
+pub struct SourceFile {
+    /// The file, as it was named.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes.
+    pub sha256: String,
+    /// Name of its layout.
+    pub layout: String,
+    /// Its rows, unreadable ones included.
+    pub records: Vec<Record>,
+    /// What the reader noticed.
+    pub problems: Vec<Problem>,
+    /// Why rows are missing, if the file says so.
+    pub incomplete: Option<String>,
+    /// The file is not the one that its run finished.
+    pub altered: bool,
+}
+
+/// A file that cannot be read at all.
+#[derive(Debug, Error)]
+pub enum HistoryError {
+    /// The file system refused.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Not CSV, or not UTF-8.
+    #[error("{}:{line}: column {column}: {reason}; a result file is CSV in UTF-8", path.display())]
+    NotCsv {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: u64,
+        /// The column, from 1; 1 where the reader does not say.
+        column: usize,
+        /// The complaint.
+        reason: String,
+    },
+    /// Nothing in it.
+    #[error("{}:1: column 1: the file is empty; a result file begins with its column names", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A header of no known layout.
+    #[error(
+        "{}:{line}: column {column} is {found}, where the nearest known layout, `{layout}`, has {expected}; the header must \
+         be exactly that of a known layout",
+        path.display()
+    )]
+    UnknownLayout {
+        /// The file.
+        path: PathBuf,
+        /// The line of the header.
+        line: u64,
+        /// First column that differs, from 1.
+        column: usize,
+        /// What is there.
+        found: String,
+        /// What should be.
+        expected: String,
+        /// The layout it was compared with.
+        layout: &'static str,
+    },
+    /// One of our own files.
+    #[error(transparent)]
+    Own(#[from] OpenError),
+    /// Rows of one of our own files.
+    #[error(transparent)]
+    Rows(#[from] WireError),
+}
+
+impl HistoryError {
+    fn not_csv(name: &str, skipped_lines: u64, error: csv::Error) -> Self {
+        let line = error.position().map_or(0, csv::Position::line).saturating_add(skipped_lines);
+        let reason = error.to_string();
+        let column = match error.into_kind() {
+            csv::ErrorKind::Io(source) => return Self::Read { path: name.into(), source },
+            csv::ErrorKind::Utf8 { err, .. } => err.field() + 1,
+            _ => 1,
+        };
+        Self::NotCsv { path: name.into(), line, column, reason }
+    }
+}
+
+/// Reads one file of any layout.
+pub fn read(path: &Path) -> Result<SourceFile, HistoryError> {
+    let failed = |source| HistoryError::Read { path: path.to_owned(), source };
+    let mut head = Vec::new();
+    BufReader::new(File::open(path).map_err(failed)?)
+        .take(MAX_HEADER_BYTES)
+        .read_until(b'\n', &mut head)
+        .map_err(failed)?;
+    if is_own(&head) {
+        return own_file(path);
+    }
+    let mut hashing = Hashing { inner: File::open(path).map_err(failed)?, hasher: Sha256::new() };
+    let mut file = historical(&path.to_string_lossy(), &mut hashing)?;
+    path.clone_into(&mut file.path);
+    std::io::copy(&mut hashing, &mut std::io::sink()).map_err(failed)?;
+    file.sha256 = hex(hashing.hasher);
+    Ok(file)
+}
+
+/// Reads a file that is in memory; `name` says what a file's name would.
+pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<SourceFile, HistoryError> {
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let mut file = if is_own(bytes.get(..end).unwrap_or_default()) {
+        let read = wire::parse(Path::new(name), bytes, false)?;
+        source_file(name.into(), own::records(&read.rows, &read.lines))
+    } else {
+        historical(name, bytes)?
+    };
+    file.sha256 = hex(Sha256::new_with_prefix(bytes));
+    Ok(file)
+}
+
+/// No header is longer; a file without line breaks is not read whole to find out.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
+
+fn is_own(head: &[u8]) -> bool {
+    head.split(|byte| matches!(byte, b',' | b'\r' | b'\n')).any(|name| name == b"schema_version")
+}
+
+fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
+    let opened = store::open(path)?;
+    let mut file = source_file(path.to_owned(), own::records(&opened.rows, &opened.lines));
+    file.altered = opened.altered == Some(true);
+    if let Completeness::Partial { reason, torn } = opened.completeness {
+        let reason = reason.unwrap_or_else(|| "the run did not end".to_owned());
+        let torn = if torn { "; the file ends within a row" } else { "" };
+        file.incomplete = Some(format!("{reason}{torn}"));
+    }
+    if let Some(reason) = &file.incomplete {
+        let problem =
+            Problem { rule: "incomplete", line: None, message: format!("rows are missing: {reason}") };
+        file.problems.push(problem);
+    }
+    if file.altered {
+        let message = "the file is not the one that its provenance recorded".to_owned();
+        file.problems.push(Problem { rule: "altered", line: None, message });
+    }
+    let failed = |source| HistoryError::Read { path: path.to_owned(), source };
+    let mut hashing = Hashing { inner: File::open(path).map_err(failed)?, hasher: Sha256::new() };
+    std::io::copy(&mut hashing, &mut std::io::sink()).map_err(failed)?;
+    file.sha256 = hex(hashing.hasher);
+    Ok(file)
+}
+
+fn source_file(path: PathBuf, records: Vec<Record>) -> SourceFile {
+    let problems = problems::of_records(&records);
+    let layout = format!("v{}", wire::SCHEMA_VERSION);
+    SourceFile { path, sha256: String::new(), layout, records, problems, incomplete: None, altered: false }
+}
+
+fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError> {
+    let mut reader = BufReader::with_capacity(1 << 16, reader);
+    let failed = |source| HistoryError::Read { path: name.into(), source };
+    let mut problems = Vec::new();
+    if reader.fill_buf().map_err(failed)?.starts_with(b"\xef\xbb\xbf") {
+        reader.consume(3);
+        let message = "the file begins with a byte order mark".to_owned();
+        problems.push(Problem { rule: "byte_order_mark", line: Some(1), message });
+    }
+    let skipped = skip_comments(&mut reader).map_err(failed)?;
+    if skipped > 0 {
+        let message = format!("{skipped} comment lines stand before the header");
+        problems.push(Problem { rule: "comment_lines", line: Some(1), message });
+    }
+    let mut rows = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(reader);
+    let mut header = csv::StringRecord::new();
+    match rows.read_record(&mut header) {
+        Ok(true) => {}
+        Ok(false) => return Err(HistoryError::Empty { path: name.into() }),
+        Err(error) => return Err(HistoryError::not_csv(name, skipped, error)),
+    }
+    let parsed = rows::parse(name, &header, &mut rows, skipped)?;
+    problems.extend(parsed.problems);
+    problems.extend(problems::of_records(&parsed.records));
+    if parsed.records.is_empty() {
+        problems.push(Problem {
+            rule: "no_rows",
+            line: None,
+            message: "there is a header and no row".to_owned(),
+        });
+    }
+    Ok(SourceFile {
+        path: name.into(),
+        sha256: String::new(),
+        layout: parsed.layout.to_owned(),
+        records: parsed.records,
+        problems,
+        incomplete: None,
+        altered: false,
+    })
+}
+
+/// Lines before the header that begin with `#`.
+fn skip_comments(reader: &mut impl BufRead) -> std::io::Result<u64> {
+    let mut skipped = 0;
+    while reader.fill_buf()?.first() == Some(&b'#') {
+        reader.skip_until(b'\n')?;
+        skipped += 1;
+    }
+    Ok(skipped)
+}
+
+struct Hashing<R> {
+    inner: R,
+    hasher: Sha256,
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(buffer.get(..read).unwrap_or_default());
+        Ok(read)
+    }
+}
+
+fn hex(hasher: Sha256) -> String {
+    use std::fmt::Write as _;
+    hasher.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        // OK to ignore: writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

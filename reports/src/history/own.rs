@@ -1,0 +1,83 @@
+//! Rows of the project's own files as records.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::measure::{Decode, Prefill};
+use crate::record::{Extra, Fact, Facts, Field, Harness, Outcome, Record, normal_path};
+use crate::row::{AnyRow, Figures, HarnessKind, RowIdentity};
+use crate::stamp::Stamp;
+
+/// The records of a file whose header is its first line.
+pub(super) fn records(rows: &[AnyRow], lines: &[u64]) -> Vec<Record> {
+    let mut shared: HashMap<String, Arc<Facts>> = HashMap::new();
+    rows.iter().zip(lines).map(|(row, line)| record(row, *line, &mut shared)).collect()
+}
+
+fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>) -> Record {
+    let identity = row.identity();
+    let facts = facts(identity);
+    let key = format!("{facts:?}");
+    let facts = Arc::clone(shared.entry(key).or_insert_with(|| Arc::new(facts)));
+    let figures = row.figures();
+    let checkpoint = &identity.checkpoint;
+    Record {
+        line,
+        model: checkpoint.model.as_str().into(),
+        model_path: Some(normal_path(&checkpoint.model_path).into()),
+        facts,
+        outcome: Outcome::Status(row.status()),
+        prompt_tokens: figures.map(Figures::prefill).map(Prefill::tokens),
+        generated_tokens: figures.map(Figures::decode).map(Decode::generated),
+        prefill_nanos: figures.map(Figures::prefill).map(Prefill::nanos),
+        decode_nanos: figures.map(Figures::decode).map(Decode::nanos),
+        extra: Some(Box::new(Extra {
+            peak_memory_bytes: figures.and_then(Figures::peak_memory_bytes),
+            load_nanos: row.load_nanos(),
+            bandwidth_bytes_s: None,
+            decode_spread_pct: figures.and_then(Figures::decode_spread_pct),
+            prefill_spread_pct: figures.and_then(Figures::prefill_spread_pct),
+            checkpoint: checkpoint.checkpoint_id.as_known().cloned(),
+            prompt_sha256: identity.workload.prompt_sha256.as_known().map(|digest| digest.as_str().into()),
+        })),
+    }
+}
+
+fn facts(identity: &RowIdentity) -> Facts {
+    let RowIdentity { run, workload, build, host, .. } = identity;
+    let mut facts = Facts::new(match run.harness {
+        HarnessKind::Text => Harness::Text,
+        HarnessKind::Vlm => Harness::Vlm,
+    });
+    facts.date = Some(run.date);
+    let of = |stamp: &Stamp<String>| stamp.as_known().map_or(Fact::Unknown, |text| Fact::of(text));
+    let target = workload.prompt_target_len.map_or_else(|| "none".to_owned(), |target| target.to_string());
+    for (field, fact) in [
+        (Field::Runtime, Fact::of("mlxcel")),
+        (Field::RuntimeVersion, of(&build.mlxcel_version)),
+        (Field::Commit, of(&build.mlxcel_commit)),
+        (Field::MlxVersion, of(&build.mlx_version)),
+        (Field::MlxCommit, of(&build.mlx_commit)),
+        (Field::BuildType, Fact::of(build.build_type.as_str())),
+        (Field::Features, of(&build.features)),
+        (Field::TargetCpu, of(&build.target_cpu)),
+        (Field::Kernels, of(&build.kernels)),
+        (Field::Backend, Fact::of(build.backend.as_str())),
+        (Field::Hardware, of(&host.hardware)),
+        (Field::HostId, of(&host.host_id)),
+        (Field::Os, of(&host.os)),
+        (Field::Driver, of(&host.driver)),
+        (Field::MaxTokens, Fact::of(&workload.max_tokens.to_string())),
+        (Field::Prompt, Fact::of(&workload.prompt)),
+        (Field::PromptTarget, Fact::of(&target)),
+        (Field::KvMode, of(&workload.kv_mode)),
+        (Field::Sampling, Fact::of(&workload.sampling)),
+        (Field::BatchSize, Fact::of(&workload.batch_size.to_string())),
+        (Field::PrefillChunk, Fact::of(&workload.prefill_chunk.to_string())),
+        (Field::EosPolicy, Fact::of(workload.eos_policy.as_str())),
+        (Field::StaleBinary, Fact::of(if run.stale_binary_allowed { "true" } else { "false" })),
+    ] {
+        facts.set(field, fact);
+    }
+    facts
+}

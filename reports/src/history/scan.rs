@@ -1,0 +1,174 @@
+//! What is in a folder of result files, file by file, and what is wrong with each.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::{HistoryError, Problem, SourceFile, read};
+use crate::record::{Field, Record};
+
+/// One file in one line.
+#[derive(Debug, Serialize)]
+pub struct FileSummary {
+    /// The file.
+    pub file: PathBuf,
+    /// Its layout; none for a file that cannot be read.
+    pub layout: Option<String>,
+    /// Kind of measurement.
+    pub harness: Option<String>,
+    /// What ran the models, with its version.
+    pub runtime: Option<String>,
+    /// Chip and memory.
+    pub host: Option<String>,
+    /// Days of its rows, in order.
+    pub dates: Vec<String>,
+    /// Source commits of its rows, in order.
+    pub commits: Vec<String>,
+    /// All rows.
+    pub rows: u64,
+    /// Rows whose status is that of a valid measurement.
+    pub measured: u64,
+    /// Rows left out on purpose.
+    pub skipped: u64,
+    /// Rows that were tried and failed.
+    pub failed: u64,
+    /// Rows that were measured and broke a rule.
+    pub invalid: u64,
+    /// Rows that could not be understood.
+    pub unreadable: u64,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+impl FileSummary {
+    /// Whether the file as a whole could be read.
+    pub const fn is_readable(&self) -> bool {
+        self.layout.is_some()
+    }
+}
+
+/// A folder that cannot be scanned.
+#[derive(Debug, Error)]
+pub enum ScanError {
+    /// The file system refused.
+    #[error("cannot read the folder `{}`: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// No result file.
+    #[error("`{}` holds no result file; they end in .csv or .csv.partial", path.display())]
+    NoFiles {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// Every result file of a folder and of the folders in it, in the order of their paths; or the one file that is named.
+/// A file that cannot be read is listed with the reason.
+pub fn scan(path: &Path) -> Result<Vec<FileSummary>, ScanError> {
+    let mut files = Vec::new();
+    if path.is_dir() {
+        collect(path, &mut files)?;
+        files.sort();
+    } else {
+        files.push(path.to_owned());
+    }
+    if files.is_empty() {
+        return Err(ScanError::NoFiles { path: path.to_owned() });
+    }
+    Ok(files
+        .iter()
+        .map(|file| read(file).map_or_else(|error| unreadable(file, &error), |file| summary(&file)))
+        .collect())
+}
+
+/// Links to folders are not followed: they lead in circles.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), ScanError> {
+    let failed = |source| ScanError::Folder { path: folder.to_owned(), source };
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = entry.path();
+        if entry.file_type().map_err(failed)?.is_dir() {
+            collect(&path, files)?;
+        } else if is_result_file(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name is that of a result file.
+pub(crate) fn is_result_file(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+        let endings = [".csv", ".csv.partial"];
+        !name.starts_with('.') && endings.iter().any(|ending| name.ends_with(ending))
+    })
+}
+
+fn unreadable(path: &Path, error: &HistoryError) -> FileSummary {
+    let line = match error {
+        HistoryError::NotCsv { line, .. } | HistoryError::UnknownLayout { line, .. } => Some(*line),
+        _ => None,
+    };
+    FileSummary {
+        file: path.to_owned(),
+        layout: None,
+        harness: None,
+        runtime: None,
+        host: None,
+        dates: Vec::new(),
+        commits: Vec::new(),
+        rows: 0,
+        measured: 0,
+        skipped: 0,
+        failed: 0,
+        invalid: 0,
+        unreadable: 0,
+        problems: vec![Problem { rule: "unreadable_file", line, message: error.to_string() }],
+    }
+}
+
+fn summary(file: &SourceFile) -> FileSummary {
+    let records = &file.records;
+    let count = |test: fn(&Record) -> bool| records.iter().filter(|record| test(record)).count() as u64;
+    let (measured, skipped) =
+        (count(|record| record.outcome.is_ok()), count(|record| record.outcome.is_skip()));
+    let invalid = count(|record| record.outcome.is_invalid());
+    let unreadable = count(|record| matches!(record.outcome, crate::record::Outcome::Unreadable(_)));
+    let rows = records.len() as u64;
+    let distinct = |of: &dyn Fn(&Record) -> Option<String>| -> Vec<String> {
+        records.iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    let joined = |values: Vec<String>| (!values.is_empty()).then(|| values.join(", "));
+    let known = |field: Field| move |record: &Record| record.facts.known(field).map(str::to_owned);
+    let runtime = |record: &Record| {
+        let name = record.facts.known(Field::Runtime)?;
+        Some(
+            record
+                .facts
+                .known(Field::RuntimeVersion)
+                .map_or_else(|| name.to_owned(), |version| format!("{name} {version}")),
+        )
+    };
+    FileSummary {
+        file: file.path.clone(),
+        layout: Some(file.layout.clone()),
+        harness: joined(distinct(&|record| Some(record.facts.harness.to_string()))),
+        runtime: joined(distinct(&runtime)),
+        host: joined(distinct(&known(Field::Hardware))),
+        dates: distinct(&|record| record.facts.date.map(|date| date.to_string())),
+        commits: distinct(&known(Field::Commit)),
+        rows,
+        measured,
+        skipped,
+        failed: rows.saturating_sub(measured + skipped + invalid + unreadable),
+        invalid,
+        unreadable,
+        problems: file.problems.clone(),
+    }
+}

@@ -1,0 +1,49 @@
+//! The first side is the newest of its kind: P17.
+
+use super::{Case, Check, Rule};
+use crate::compare::finding::{Finding, Tier};
+use crate::compare::pairing::Pair;
+use crate::record::Field;
+
+pub(super) static NOT_SUPERSEDED: Rule = Rule {
+    id: "P17",
+    tier: Tier::Warn,
+    fields: &["date"],
+    accepted_by: &[],
+    text: "no other file of the same host, program and kind has measured a row of the first side since, by the row's date",
+    check: Check::Pair(not_superseded),
+};
+
+fn not_superseded(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let Some(before) = pair.before.first() else { return Vec::new() };
+    let facts = &before.facts;
+    let Some(date) = facts.date else { return Vec::new() };
+    let newest = case
+        .readings
+        .iter()
+        .filter(|reading| {
+            reading.model == pair.model
+                && reading.date > date
+                && reading.harness == facts.harness
+                && Some(reading.hardware.as_ref()) == facts.known(Field::Hardware)
+                && Some(reading.runtime.as_ref()) == facts.known(Field::Runtime)
+                && reading.metric == case.options.metric
+        })
+        .max_by_key(|reading| reading.date);
+    newest.map_or_else(Vec::new, |reading| {
+        let value = before.value(case.options.metric);
+        let unit = case.options.metric.unit();
+        let message = format!(
+            "`{}` has measured it since, {:.2} {unit} in line {}; the change may be that one",
+            reading.file.display(),
+            reading.value,
+            reading.line
+        );
+        let before = value.map(|value| format!("{value:.2} {unit} on {date}"));
+        vec![
+            Finding::new("P17", Tier::Warn, "date", message)
+                .values(before, Some(format!("{:.2} {unit} on {}", reading.value, reading.date)))
+                .about(pair.label()),
+        ]
+    })
+}

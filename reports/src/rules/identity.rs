@@ -1,0 +1,142 @@
+//! The sides differ in the declared axis and in nothing else: P04, and V01 where they do not differ at all.
+
+use super::{Case, Check, Rule, owned};
+use crate::compare::finding::{Finding, Tier};
+use crate::compare::options::Axis;
+use crate::compare::pairing::Pair;
+use crate::record::{Facts, Field};
+
+pub(super) static ONLY_THE_AXIS: Rule = Rule {
+    id: "P04",
+    tier: Tier::Refuse,
+    fields: &[
+        "runtime",
+        "runtime_version",
+        "commit",
+        "max_tokens",
+        "prompt",
+        "prompt_target",
+        "kv_mode",
+        "sampling",
+        "batch_size",
+        "prefill_chunk",
+        "eos_policy",
+        "variant",
+        "backend",
+    ],
+    accepted_by: &[],
+    text: "the sides differ in what --vary names and in nothing else: program, version, commit and every setting agree",
+    check: Check::Facts(only_the_axis),
+};
+
+const FIELDS: [Field; 13] = [
+    Field::Runtime,
+    Field::RuntimeVersion,
+    Field::Commit,
+    Field::MaxTokens,
+    Field::Prompt,
+    Field::PromptTarget,
+    Field::KvMode,
+    Field::Sampling,
+    Field::BatchSize,
+    Field::PrefillChunk,
+    Field::EosPolicy,
+    Field::Variant,
+    Field::Backend,
+];
+
+fn only_the_axis(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
+    differing("P04", case.options.axis, &FIELDS, before, after)
+}
+
+/// A refusal for each of these facts that is known on both sides, differs, and is not what may differ.
+pub(super) fn differing(
+    rule: &'static str,
+    axis: Axis,
+    fields: &[Field],
+    before: &Facts,
+    after: &Facts,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for field in fields.iter().copied().filter(|field| !axis.covers(*field)) {
+        let (one, other) = (before.known(field), after.known(field));
+        if let (Some(one), Some(other)) = (one, other)
+            && !same(field, one, other)
+        {
+            let message = format!("`{field}` differs, and {axis} is all that may; {}", remedy(field));
+            findings.push(
+                Finding::new(rule, Tier::Refuse, field.as_str(), message).values(Some(one), Some(other)),
+            );
+        }
+    }
+    findings
+}
+
+fn remedy(field: Field) -> String {
+    match field {
+        Field::Commit | Field::RuntimeVersion => {
+            "name --vary commit if the change is what you measure".to_owned()
+        }
+        Field::MlxCommit | Field::MlxVersion => "name --vary mlx if MLX is what you measure".to_owned(),
+        Field::Runtime => "name --vary runtime to compare with a reference".to_owned(),
+        Field::Hardware | Field::HostId | Field::Os | Field::Driver => {
+            "name --vary host if the hosts are what you compare".to_owned()
+        }
+        field => format!("name --vary setting={field} if it is what you measure, or measure one side anew"),
+    }
+}
+
+/// Commits are abbreviated to different lengths.
+fn same(field: Field, one: &str, other: &str) -> bool {
+    const SHORTEST: usize = 7;
+    let commit = matches!(field, Field::Commit | Field::MlxCommit);
+    one == other
+        || (commit
+            && one.len().min(other.len()) >= SHORTEST
+            && (one.starts_with(other) || other.starts_with(one))
+            && !one.ends_with("-dirty")
+            && !other.ends_with("-dirty"))
+}
+
+pub(super) static AXIS_DIFFERS: Rule = Rule {
+    id: "V01",
+    tier: Tier::Warn,
+    fields: &["axis"],
+    accepted_by: &[],
+    text: "what --vary names differs between the sides",
+    check: Check::Survivors(axis_differs),
+};
+
+fn axis_differs(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
+    let Some(field) = case.options.axis.principal() else {
+        return Vec::new();
+    };
+    let mut values = None;
+    for (before, after) in pairs.iter().flat_map(|pair| pair.combinations()) {
+        let (one, other) = (before.facts.known(field), after.facts.known(field));
+        match (one, other) {
+            (Some(one), Some(other)) if same(field, one, other) => values = Some(one),
+            _ => return Vec::new(),
+        }
+    }
+    let Some(value) = values else { return Vec::new() };
+    let message =
+        format!("`{field}` may differ and is the same on both sides: this shows noise, not a change");
+    vec![
+        Finding::new("V01", Tier::Warn, field.as_str(), message)
+            .values(owned(Some(value)), owned(Some(value))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_of_different_lengths_agree_only_when_clean() {
+        assert!(same(Field::Commit, "9be59134", "9be591346"));
+        assert!(!same(Field::Commit, "9be591", "9be591346"));
+        assert!(!same(Field::Commit, "9be59134", "9be59134-dirty"));
+        assert!(!same(Field::KvMode, "bf16xxx", "bf16xxxx"));
+    }
+}

@@ -1,0 +1,406 @@
+//! The bad comparisons. Every rule has at least one; several are figures that were once published.
+
+use super::sheet::{Sheet, sweep_14, sweep_17};
+use super::{BadPair, Files};
+use crate::compare::finding::Tier::{Drop, Refuse, Warn};
+use crate::compare::options::{Acceptance, Axis, Options};
+use crate::record::{Field, Metric};
+
+const BEFORE: &str = "metal_m5max_2026-11-20.csv";
+const AFTER: &str = "metal_m5max_2026-11-21.csv";
+
+fn after() -> Sheet {
+    Sheet::flawless().with(&[("mlxcel_commit", "22222222"), ("run_id", "run2"), ("date", "2026-11-21")])
+}
+
+fn files(before: &Sheet, after: &Sheet) -> Files {
+    Files {
+        before: (BEFORE.to_owned(), before.text()),
+        after: (AFTER.to_owned(), after.text()),
+        others: Vec::new(),
+    }
+}
+
+pub(super) fn flawless() -> Files {
+    files(&Sheet::flawless(), &after())
+}
+
+/// The options most cases share.
+pub(super) fn commit_axis() -> Options {
+    Options { axis: Axis::Commit, ..Options::default() }
+}
+
+fn no_axis() -> Options {
+    Options::default()
+}
+
+fn reference() -> Options {
+    Options { axis: Axis::Runtime, accepted: [Acceptance::MissingCommit].into(), ..Options::default() }
+}
+
+fn named(before: (&str, String), after: (&str, String)) -> Files {
+    Files {
+        before: (before.0.to_owned(), before.1),
+        after: (after.0.to_owned(), after.1),
+        others: Vec::new(),
+    }
+}
+
+/// A row of a Python baseline.
+fn baseline(date: &str) -> (&'static str, String) {
+    let row = format!(
+        "alpha-4bit,./models/alpha-4bit/,277,128,100.00,2770.00,1280.00,100.00,{date},Apple_M5_Max_128GB,\
+         mlx-vlm-0.6.17,python,128,\"What is in this image?\"\n"
+    );
+    ("pylm_m5max_vlm.csv", sweep_14("baseline_version") + &row)
+}
+
+/// A row of the application's image sweep, in the layout with commits.
+fn image_sweep(date: &str) -> (&'static str, String) {
+    let row = format!(
+        "alpha-4bit,./models/alpha-4bit/,277,128,100.00,2770.00,1230.00,104.07,{date},Apple_M5_Max_128GB,0.7.0,release,\
+         128,\"What is in this image?\",,33333333,aaaaaaaa\n"
+    );
+    ("metal_m5max_vlm.csv", sweep_17() + &row)
+}
+
+/// A row of the application's text sweep.
+fn text_sweep(host: &str, commit: &str) -> (&'static str, String) {
+    let row = format!(
+        "alpha-4bit,./models/alpha-4bit/,512,128,100.00,5120.00,430.00,297.67,2026-09-09,{host},0.7.0,release,128,\
+         \"Hello, how are you today?\",512,{commit},aaaaaaaa\n"
+    );
+    ("metal_m5max_text.csv", sweep_17() + &row)
+}
+
+fn micro(name: &'static str) -> (&'static str, String) {
+    let text = "shape,bits,out_dim,in_dim,mb_per_call,us_per_call,gb_per_s,t_per_batch,rounds,date,hardware,mlxcel_version,\
+                build_type,notes\nmlp_gate,4,15360,3840,33.18,160.9,206.2,64,5,2026-07-07,NVIDIA_GB10_122GB,0.3.3,release,\n";
+    (name, text.to_owned())
+}
+
+fn bandwidth() -> Options {
+    Options { metric: Metric::Bandwidth, ..Options::default() }
+}
+
+/// Greeting rows of the text sweep before commits were recorded, with these counts and times of decode.
+fn zero_tokens() -> Files {
+    let row = |generated: &str, millis: &str, rate: &str| {
+        let row = format!(
+            "alpha-4bit,./models/alpha-4bit/,8,{generated},50.00,160.00,{millis},{rate},2026-07-12,Apple_M5_Max_128GB,\
+             0.4.0,release,100,\"Hello, how are you today?\"\n"
+        );
+        sweep_14("mlx_version") + &row
+    };
+    named((BEFORE, row("100", "1000.00", "100.00")), (AFTER, row("0", "0.00", "0.00")))
+}
+
+fn ragged() -> Files {
+    let (name, text) = text_sweep("Apple_M5_Max_128GB", "33333333");
+    let torn = text.trim_end().rsplit_once(',').map_or_else(String::new, |(head, _)| format!("{head}\n"));
+    named((BEFORE, text), (name, torn))
+}
+
+const SHORT: [(&str, &str); 7] = [
+    ("eos_policy", "stop"),
+    ("generated_tokens", "100"),
+    ("decode_steps", "99"),
+    ("decode_ns", "990000000"),
+    ("decode_ms", "990.000000"),
+    ("decode_tok_s", "100.000000"),
+    ("sampling", "greedy"),
+];
+
+const FEW: [(&str, &str); 6] = [
+    ("max_tokens", "32"),
+    ("generated_tokens", "32"),
+    ("decode_steps", "31"),
+    ("decode_ns", "310000000"),
+    ("decode_ms", "310.000000"),
+    ("decode_tok_s", "100.000000"),
+];
+
+const TEXT_PROMPT: [(&str, &str); 2] = [("prompt", "Hello"), ("prompt_target_len", "")];
+
+const LONGER_PROMPT: [(&str, &str); 2] = [("prompt_tokens", "513"), ("prefill_tok_s", "2003.906250")];
+
+macro_rules! case {
+    ($rule:literal, $tier:ident, $name:literal, $options:expr, $files:expr) => {
+        BadPair { name: $name, rule: $rule, tier: $tier, files: || $files, options: $options }
+    };
+}
+
+/// A case in which the second, otherwise flawless side has other cells in every row.
+macro_rules! changed {
+    ($rule:literal, $tier:ident, $name:literal, $cells:expr) => {
+        case!($rule, $tier, $name, commit_axis, files(&Sheet::flawless(), &after().with(&$cells)))
+    };
+}
+
+/// The corpus.
+pub const CASES: &[BadPair] = &[
+    case!("P01", Refuse, "kernel bandwidth of files that hold none", bandwidth, flawless()),
+    changed!("P02", Refuse, "text against vlm", [("harness", "vlm")]),
+    case!(
+        "P02",
+        Refuse,
+        "a parity figure of 61% from a text sweep and an image sweep",
+        reference,
+        named(baseline("2026-09-09"), text_sweep("Apple_M5_Max_128GB", "33333333"))
+    ),
+    case!(
+        "P02",
+        Refuse,
+        "a warm cache against a cold one",
+        bandwidth,
+        named(micro("gpu_micro_warm.csv"), micro("gpu_micro_cold.csv"))
+    ),
+    case!(
+        "P02",
+        Refuse,
+        "caches of which nobody knows",
+        bandwidth,
+        named(micro("gpu_micro.csv"), micro("gpu_micro_2.csv"))
+    ),
+    case!(
+        "P03",
+        Refuse,
+        "a side of two commits",
+        commit_axis,
+        files(&Sheet::flawless().with_first(&[("mlxcel_commit", "99999999")]), &after())
+    ),
+    case!("P04", Refuse, "another commit without --vary commit", no_axis, flawless()),
+    changed!("P04", Refuse, "another key/value cache", [("kv_mode", "int8")]),
+    changed!("P04", Refuse, "other sampling", [("sampling", "temperature=0.7")]),
+    changed!("P04", Refuse, "another batch", [("batch_size", "4")]),
+    changed!("P04", Refuse, "another number of tokens asked for", FEW),
+    changed!("P04", Refuse, "another prompt", TEXT_PROMPT),
+    changed!("P05", Refuse, "sources that differ from the commit", [("mlxcel_commit", "22222222-dirty")]),
+    case!(
+        "P05",
+        Refuse,
+        "the same unclean commit on both sides",
+        no_axis,
+        files(
+            &Sheet::flawless().with(&[("mlxcel_commit", "11111111-dirty")]),
+            &Sheet::flawless().with(&[("mlxcel_commit", "11111111-dirty")])
+        )
+    ),
+    changed!("P05", Refuse, "no commit on one side", [("mlxcel_commit", "")]),
+    case!(
+        "P05",
+        Refuse,
+        "no commit on either side",
+        no_axis,
+        files(
+            &Sheet::flawless().with(&[("mlxcel_commit", "")]),
+            &Sheet::flawless().with(&[("mlxcel_commit", "unknown")])
+        )
+    ),
+    changed!(
+        "P06",
+        Refuse,
+        "an executable not shown to match its sources",
+        [("stale_binary_allowed", "true")]
+    ),
+    case!(
+        "P06",
+        Refuse,
+        "a file changed after its run",
+        commit_axis,
+        named((BEFORE, Sheet::flawless().text()), ("metal_altered.csv", after().text()))
+    ),
+    changed!("P07", Refuse, "another MLX", [("mlx_commit", "bbbbbbbb")]),
+    changed!(
+        "P07",
+        Refuse,
+        "another MLX of which the version alone is known",
+        [("mlx_commit", ""), ("mlx_version", "0.31.2")]
+    ),
+    changed!("P08", Refuse, "a debug build", [("build_type", "debug")]),
+    case!(
+        "P08",
+        Refuse,
+        "two debug builds",
+        commit_axis,
+        files(&Sheet::flawless().with(&[("build_type", "debug")]), &after().with(&[("build_type", "debug")]))
+    ),
+    changed!("P08", Refuse, "other features", [("features", "accelerate")]),
+    changed!("P09", Refuse, "another host", [("hardware", "Apple_M1_Ultra_128GB"), ("host_id", "ffff")]),
+    changed!("P09", Refuse, "another host of the same kind", [("host_id", "ffff")]),
+    changed!("P09", Refuse, "another operating system", [("os", "macOS 27.0")]),
+    case!(
+        "P09",
+        Refuse,
+        "a hardware deficit of 0.35x from two hosts and two commits",
+        commit_axis,
+        named(text_sweep("Apple_M5_Max_128GB", "33333333"), text_sweep("Apple_M1_Ultra_128GB", "44444444"))
+    ),
+    changed!("P10", Refuse, "no MLX on one side", [("mlx_commit", ""), ("mlx_version", "")]),
+    case!(
+        "P10",
+        Refuse,
+        "no MLX on either side",
+        commit_axis,
+        files(
+            &Sheet::flawless().with(&[("mlx_commit", ""), ("mlx_version", "")]),
+            &after().with(&[("mlx_commit", ""), ("mlx_version", "")])
+        )
+    ),
+    changed!("P10", Refuse, "a key/value cache of which nobody knows", [("kv_mode", "")]),
+    changed!("P10", Refuse, "a host of which nobody knows", [("hardware", ""), ("host_id", "")]),
+    case!(
+        "P10",
+        Refuse,
+        "a varied setting that one side does not say",
+        || Options { axis: Axis::Setting(Field::KvMode), ..Options::default() },
+        files(&Sheet::flawless(), &Sheet::flawless().with(&[("kv_mode", "")]))
+    ),
+    changed!("P11", Drop, "another checkpoint of the same name", [("checkpoint_id", "0000")]),
+    case!(
+        "P12",
+        Drop,
+        "a prompt of one token more, counted the same way",
+        commit_axis,
+        files(&Sheet::flawless().with(&TEXT_PROMPT), &after().with(&TEXT_PROMPT).with(&LONGER_PROMPT))
+    ),
+    changed!("P12", Drop, "another prompt of the same length", [("prompt_sha256", "0000")]),
+    changed!("P13", Drop, "fewer tokens on one side", SHORT),
+    case!(
+        "P13",
+        Drop,
+        "as many tokens on both sides, fewer than asked for",
+        commit_axis,
+        files(&Sheet::flawless().with(&SHORT), &after().with(&SHORT))
+    ),
+    case!(
+        "P14",
+        Drop,
+        "a rate over 31 steps",
+        commit_axis,
+        files(&Sheet::flawless().with(&FEW), &after().with(&FEW))
+    ),
+    case!("P15", Warn, "one measurement a side", commit_axis, flawless()),
+    case!(
+        "P16",
+        Refuse,
+        "a margin of 298% over a reference of another week",
+        reference,
+        named(baseline("2026-09-01"), image_sweep("2026-09-09"))
+    ),
+    case!(
+        "P16",
+        Refuse,
+        "a reference two days off across a month's end",
+        reference,
+        named(baseline("2026-08-30"), image_sweep("2026-09-01"))
+    ),
+    case!(
+        "P16",
+        Refuse,
+        "a reference without a date",
+        reference,
+        named(baseline(""), image_sweep("2026-09-01"))
+    ),
+    case!("P16", Refuse, "a reference that is the same program", reference, flawless()),
+    case!(
+        "P17",
+        Warn,
+        "a baseline that was measured again since",
+        commit_axis,
+        Files {
+            others: vec![(
+                "metal_m5max_2026-11-22.csv".to_owned(),
+                after().with(&[("date", "2026-11-22")]).text()
+            )],
+            ..flawless()
+        }
+    ),
+    case!(
+        "P18",
+        Drop,
+        "a control run that moved",
+        commit_axis,
+        files(&Sheet::flawless(), &after().excluded("INVALID:control_drift"))
+    ),
+    case!(
+        "P19",
+        Drop,
+        "other work on the host",
+        commit_axis,
+        files(&Sheet::flawless(), &after().excluded("INVALID:contended"))
+    ),
+    case!(
+        "P20",
+        Drop,
+        "more bandwidth than there is",
+        commit_axis,
+        files(&Sheet::flawless(), &after().excluded("INVALID:implausible_bandwidth"))
+    ),
+    case!(
+        "P21",
+        Drop,
+        "a prompt served from a cache",
+        commit_axis,
+        files(&Sheet::flawless(), &after().excluded("INVALID:cache_hit"))
+    ),
+    case!(
+        "P22",
+        Refuse,
+        "a checkpoint measured twice",
+        commit_axis,
+        files(&Sheet::flawless().with_first_twice(), &after())
+    ),
+    case!(
+        "P23",
+        Warn,
+        "a checkpoint that vanished",
+        commit_axis,
+        files(&Sheet::flawless(), &after().with_first(&[("model", "gamma-4bit"), ("checkpoint_id", "0000")]))
+    ),
+    case!(
+        "P24",
+        Refuse,
+        "nothing in common",
+        commit_axis,
+        files(
+            &Sheet::flawless(),
+            &after()
+                .with(&[("model", "gamma-4bit"), ("checkpoint_id_level", ""), ("checkpoint_id", "")])
+                .with_first(&[("model", "delta-4bit")])
+        )
+    ),
+    case!(
+        "P24",
+        Refuse,
+        "less in common than demanded",
+        || Options { min_share: Some(0.9), ..commit_axis() },
+        files(&Sheet::flawless(), &after().with_first(&[("model", "gamma-4bit"), ("checkpoint_id", "0000")]))
+    ),
+    case!(
+        "M01",
+        Drop,
+        "a row that failed",
+        commit_axis,
+        files(&Sheet::flawless(), &after().excluded("FAIL:bench"))
+    ),
+    case!(
+        "M02",
+        Drop,
+        "pair counts that differ by an embedder in the roster",
+        commit_axis,
+        files(
+            &Sheet::flawless().with_first(&[("model", "qwen3-embedding-4bit")]),
+            &after().with_first(&[("model", "qwen3-embedding-4bit")])
+        )
+    ),
+    case!("M03", Drop, "no token generated, and a rate of 0.00", no_axis, zero_tokens()),
+    case!("M04", Drop, "a row with a field less than its header", no_axis, ragged()),
+    case!(
+        "V01",
+        Warn,
+        "a declared change that is none",
+        commit_axis,
+        files(&Sheet::flawless(), &Sheet::flawless())
+    ),
+];
