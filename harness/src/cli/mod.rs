@@ -1,9 +1,11 @@
 //! The command line.
 
+mod compare;
 mod sweep;
 
 use clap::{Parser, Subcommand};
 
+pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
 pub use sweep::{Format, MODELS, ShapeArgs, SweepArgs, Target};
 
 /// Measures local language models and stamps every row with what really ran.
@@ -20,6 +22,17 @@ pub struct Cli {
 pub enum Command {
     /// Measure one checkpoint, every checkpoint of a folder, or the default models.
     Sweep(SweepArgs),
+    /// Compare two result files: refuses whatever cannot be compared.
+    Compare(Box<CompareArgs>),
+    /// Read result files of every layout.
+    #[command(subcommand)]
+    History(HistoryCommand),
+    /// Prove every rule of a comparison on a built-in corpus of bad pairs.
+    Selftest {
+        /// How the cases are printed.
+        #[arg(long, value_enum, default_value_t = ListFormat::Table)]
+        format: ListFormat,
+    },
     /// Print what this program knows of itself.
     Version {
         /// Print everything, as JSON.

@@ -1,5 +1,8 @@
 //! The commands, each a thin arrangement of what the rooms offer.
 
+mod compare;
+mod history;
+mod selftest;
 mod sweep;
 mod version;
 mod worker;
@@ -14,6 +17,9 @@ use crate::exit::Exit;
 pub fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::History(command) => history::run(&command),
+        Command::Selftest { format } => selftest::run(format),
         Command::Version { json } => version::run(json),
         Command::Worker => worker::run(),
     }

@@ -1,0 +1,114 @@
+//! `compare`: two result files against each other. All rules run before a byte is written; a refusal writes no file.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use mlxcel_reports::compare::baseline::readings;
+use mlxcel_reports::compare::compare;
+use mlxcel_reports::compare::finding::{Finding, Tier};
+use mlxcel_reports::compare::options::{Acceptance, Options};
+use mlxcel_reports::compare::report::{Comparison, Verdict};
+use mlxcel_reports::history;
+use mlxcel_reports::names::{ExactNames, NameResolver};
+use mlxcel_reports::render::comparison as render;
+use mlxcel_reports::rules::RuleSet;
+
+use crate::cli::{CompareArgs, CompareFormat};
+use crate::exit::Exit;
+use crate::text::{complain, say};
+
+pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
+    let before = history::read(&arguments.before)?;
+    let after = history::read(&arguments.after)?;
+    let names = names(arguments)?;
+    let options = options(arguments);
+    let folder =
+        arguments.store.as_deref().or_else(|| arguments.before.parent()).unwrap_or_else(|| Path::new("."));
+    let (readings, unreadable) = readings(folder, [&before, &after], names.as_ref(), options.metric);
+    let mut comparison = compare(&before, &after, names.as_ref(), &options, &readings, &RuleSet::all());
+    for path in unreadable {
+        let message =
+            format!("`{}` cannot be read, so a newer reading in it would go unseen", path.display());
+        comparison.warnings.push(Finding::new("P17", Tier::Warn, "file", message));
+    }
+    let refused = comparison.verdict == Verdict::Refused;
+    if refused {
+        complain(render::findings("refused", &comparison.refused).trim_end());
+        complain("refused: nothing was compared, and no file was written");
+    }
+    if refused && arguments.format != CompareFormat::Json {
+        let dropped = render::findings("dropped", &comparison.dropped);
+        if !dropped.is_empty() {
+            complain(dropped.trim_end());
+        }
+        return Ok(Exit::Refused);
+    }
+    let text = rendered(&comparison, arguments)?;
+    match &arguments.out {
+        Some(path) if !refused => write_new(path, &text)?,
+        _ => say(&text).context("cannot write to stdout")?,
+    }
+    Ok(if refused { Exit::Refused } else { Exit::Fine })
+}
+
+fn names(arguments: &CompareArgs) -> anyhow::Result<Box<dyn NameResolver>> {
+    match &arguments.catalog {
+        None => Ok(Box::new(ExactNames)),
+        Some(path) => bail!("{}: this build reads no catalog", path.display()),
+    }
+}
+
+fn options(arguments: &CompareArgs) -> Options {
+    let mut accepted: BTreeSet<Acceptance> = arguments.accept.iter().copied().collect();
+    if arguments.include_non_generative {
+        accepted.insert(Acceptance::NonGenerative);
+    }
+    Options {
+        metric: arguments.metric,
+        axis: arguments.axis(),
+        accepted,
+        prompt_tolerance: arguments.prompt_tolerance,
+        max_date_gap_days: arguments.max_date_gap_days,
+        min_generated: arguments.min_generated,
+        moved_threshold: arguments.moved_threshold,
+        repeat: arguments.repeat,
+        min_share: arguments.min_share,
+        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+    }
+}
+
+fn rendered(comparison: &Comparison, arguments: &CompareArgs) -> anyhow::Result<String> {
+    Ok(match arguments.format {
+        CompareFormat::Table => render::table(comparison, None),
+        CompareFormat::Json => serde_json::to_string_pretty(&render::json(comparison)?)? + "\n",
+        CompareFormat::Markdown => render::markdown(comparison),
+        CompareFormat::Csv => render::csv(comparison)?,
+    })
+}
+
+/// Whole or not at all, and never over one of the files that were compared: written beside the name and moved.
+fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    if path.exists() {
+        bail!("`{}` exists and is not replaced; name another file for --out", path.display());
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    let written = std::fs::File::create_new(partial)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .with_context(|| format!("cannot write `{}`", partial.display()))
+        .and_then(|()| {
+            // A link fails where the name was taken meanwhile; some file systems have no links.
+            std::fs::hard_link(partial, path)
+                .or_else(|error| match error.kind() {
+                    std::io::ErrorKind::AlreadyExists => Err(error),
+                    _ => std::fs::rename(partial, path),
+                })
+                .with_context(|| format!("cannot create `{}`", path.display()))
+        });
+    // The name is taken or the write failed; either way the half is of no use to anybody.
+    let _ = std::fs::remove_file(partial);
+    written
+}
