@@ -50,6 +50,23 @@ impl ArchitectureClass {
         }
     }
 
+    /// Every class.
+    pub const ALL: &[Self] = &[
+        Self::TextGeneration,
+        Self::VisionLanguage,
+        Self::Embedding,
+        Self::Reranker,
+        Self::Drafter,
+        Self::Speech,
+        Self::Layout,
+        Self::Other,
+    ];
+
+    /// The class spelt so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|class| class.name() == name)
+    }
+
     /// Whether a row of a generation benchmark can be about it.
     pub const fn generates_text(self) -> bool {
         matches!(self, Self::TextGeneration | Self::VisionLanguage)

@@ -36,6 +36,7 @@ pub struct FolderReport {
     /// What it is called.
     pub name: String,
     /// Where it is.
+    #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
     /// Whether it has a `config.json` or weights at all.
     pub is_checkpoint: bool,
@@ -52,6 +53,11 @@ pub struct FolderReport {
     /// Every file with its bytes on the disk, so that folders can be added up.
     #[serde(skip)]
     pub disk_files: BTreeMap<(u64, u64), u64>,
+}
+
+/// A path need not be UTF-8, JSON must.
+fn lossy<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 /// Bytes on the disk of all folders together, each file once.

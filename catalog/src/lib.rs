@@ -7,6 +7,8 @@
 //! - [`listing`]: the checkpoint folders under a folder
 //! - [`integrity`]: whether folders hold what they say, fault by fault
 //! - [`identity`]: resolved paths and content digests, to tell whether two folders are the same checkpoint
+//! - [`naming`]: what a checkpoint should be called
+//! - [`scan`], [`merge`], [`mentions`]: fill the catalog file, join two, and count where names are used
 //! - [`table`]: the catalog file: names, former names and what each host saw
 //! - [`architecture`]: what a model does, by its configuration
 //! - [`class`]: what kind of checkpoint a folder holds, from cheap signs
@@ -23,4 +25,8 @@ pub mod identity;
 pub mod integrity;
 mod json;
 pub mod listing;
+pub mod mentions;
+pub mod merge;
+pub mod naming;
+pub mod scan;
 pub mod table;

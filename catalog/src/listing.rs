@@ -72,7 +72,7 @@ pub fn list<P: AsRef<Path>>(dirs: &[P]) -> (Vec<Found>, Vec<ListingFault>) {
         match fs::metadata(dir) {
             Err(source) => faults.push(ListingFault::Io { path: dir.to_owned(), source }),
             Ok(metadata) if !metadata.is_dir() => {
-                faults.push(ListingFault::NotAFolder { path: dir.to_owned() })
+                faults.push(ListingFault::NotAFolder { path: dir.to_owned() });
             }
             Ok(_) if stands_for_itself(dir) => add(dir, &mut found, &mut faults),
             Ok(_) => {

@@ -102,6 +102,20 @@ pub enum TableFaultKind {
         /// The other row's line.
         other_line: usize,
     },
+    /// A name that another row has.
+    #[error("{name:?} is the name or a former name of {by:?} already; choose another, or take it from there")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The row that has it.
+        by: String,
+    },
+    /// A name that leads to several rows where one is needed.
+    #[error("{name:?} leads to several rows, so nothing can be joined by it; take it from all but one")]
+    Ambiguous {
+        /// The name.
+        name: String,
+    },
     /// A field that holds what it must not.
     #[error("{column} is {value:?}; it must be {expected}, or empty where it is not known")]
     BadValue {

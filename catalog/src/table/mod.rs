@@ -104,8 +104,8 @@ impl Table {
     /// The rule that the row breaks: a name that is taken, or a value that cannot be written.
     pub fn insert(&mut self, row: Row) -> Result<(), TableFaultKind> {
         row.check()?;
-        if let Some(line) = self.position(&row.local_name).map(|at| at.saturating_add(2)) {
-            return Err(TableFaultKind::NameTwice { name: row.local_name, first_line: line });
+        if self.position(&row.local_name).is_some() {
+            return Err(TableFaultKind::NameTaken { by: row.local_name.clone(), name: row.local_name });
         }
         self.insert_unchecked(row);
         Ok(())
@@ -122,11 +122,8 @@ impl Table {
         let mut row = self.rows.get(at).cloned().unwrap_or_default();
         change(&mut row);
         row.check()?;
-        if let Some(other) = self.position(&row.local_name).filter(|other| *other != at) {
-            return Err(TableFaultKind::NameTwice {
-                name: row.local_name,
-                first_line: other.saturating_add(2),
-            });
+        if self.position(&row.local_name).is_some_and(|other| other != at) {
+            return Err(TableFaultKind::NameTaken { by: row.local_name.clone(), name: row.local_name });
         }
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(slot) = rows.get_mut(at) {
@@ -137,6 +134,23 @@ impl Table {
             self.insert_unchecked(row);
         }
         Ok(())
+    }
+
+    /// Gives a checkpoint another name and records the old one as a former name. `new` may have been a former name of the
+    /// same checkpoint.
+    ///
+    /// # Errors
+    /// [`TableFaultKind::NoSuchName`], or that the new name is taken or cannot be written.
+    pub fn rename(&mut self, old: &str, new: &str) -> Result<(), TableFaultKind> {
+        let mut holders = self.names.get(new).into_iter().flatten().filter_map(|at| self.rows.get(*at));
+        if let Some(other) = holders.find(|row| row.local_name != old) {
+            return Err(TableFaultKind::NameTaken { name: new.to_owned(), by: other.local_name.clone() });
+        }
+        self.update(old, |row| {
+            new.clone_into(&mut row.local_name);
+            row.aliases.retain(|alias| alias != new);
+            row.add_alias(old);
+        })
     }
 
     /// Gives a host its columns, though no row may say anything of it.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::row::{SIZE, bad, is_host_name, is_name, is_size, is_text};
 use super::{IdSource, PRESENT_ON, Row, SEPARATOR, SHARDS_OK, Table, TableFault, TableFaultKind};
+use crate::architecture::ArchitectureClass;
 use crate::identity::CheckpointId;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Table, TableFault> {
@@ -49,7 +50,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Table, TableFault> {
     Ok(table)
 }
 
-/// The columns of the format, in the order of writing; the hosts' come after `size_gb`.
+/// The columns of the format, in the order of writing; the hosts' come before `verified_by`.
 pub(super) const KNOWN: &[&str] = &[
     "local_name",
     "aliases",
@@ -57,6 +58,7 @@ pub(super) const KNOWN: &[&str] = &[
     "id_source",
     "precision",
     "size_gb",
+    "class",
     "verified_by",
     "csv_rows",
     "doc_mentions",
@@ -163,6 +165,12 @@ fn field(row: &mut Row, column: &str, value: &str) -> Result<(), TableFaultKind>
         "precision" => row.precision = plain()?,
         "size_gb" if is_size(value) => row.size_gb = Some(value.to_owned()),
         "size_gb" => return Err(bad(column, value, SIZE)),
+        "class" => {
+            let expected =
+                "text_generation, vision_language, embedding, reranker, drafter, speech, layout or other";
+            row.class =
+                Some(ArchitectureClass::from_name(value).ok_or_else(|| bad(column, value, expected))?);
+        }
         "verified_by" => row.verified_by = plain()?,
         "csv_rows" => row.csv_rows = Some(count(column, value)?),
         "doc_mentions" => row.doc_mentions = Some(count(column, value)?),

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{SEPARATOR, TableFaultKind};
+use crate::architecture::ArchitectureClass;
 use crate::identity::CheckpointId;
 
 /// One checkpoint. `None` and an empty list are what nobody knows.
@@ -23,6 +24,8 @@ pub struct Row {
     pub precision: Option<String>,
     /// Size of the weight files in units of 10^9 bytes, as decimal text.
     pub size_gb: Option<String>,
+    /// What the model does.
+    pub class: Option<ArchitectureClass>,
     /// What each host saw.
     pub hosts: BTreeMap<String, HostFacts>,
     /// What the name was checked against.

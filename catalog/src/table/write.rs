@@ -48,6 +48,7 @@ fn line(row: &Row, hosts: &[&str], other_columns: &[String]) -> Vec<String> {
         row.id_source.map(|source| source.name().to_owned()).unwrap_or_default(),
         row.precision.clone().unwrap_or_default(),
         row.size_gb.clone().unwrap_or_default(),
+        row.class.map(|class| class.name().to_owned()).unwrap_or_default(),
     ];
     for host in hosts {
         let facts = row.hosts.get(*host).copied().unwrap_or_default();
