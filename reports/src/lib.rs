@@ -16,6 +16,7 @@ pub mod rules;
 pub mod selftest;
 pub mod stamp;
 pub mod statistics;
+pub mod stats;
 pub mod status;
 pub mod store;
 mod text;
