@@ -1,10 +1,14 @@
 //! The command line.
 
+mod catalog;
 mod compare;
 mod sweep;
 
 use clap::{Parser, Subcommand};
 
+pub use catalog::{
+    CatalogCommand, CheckArgs, IdentifyArgs, MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs,
+};
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
 pub use sweep::{Format, MODELS, ShapeArgs, SweepArgs, Target};
 
@@ -27,6 +31,9 @@ pub enum Command {
     /// Read result files of every layout.
     #[command(subcommand)]
     History(HistoryCommand),
+    /// What checkpoints are, whether they are whole, which are the same, and what they are called.
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
     /// Prove every rule of a comparison on a built-in corpus of bad pairs.
     Selftest {
         /// How the cases are printed.

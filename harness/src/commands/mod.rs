@@ -1,5 +1,6 @@
 //! The commands, each a thin arrangement of what the rooms offer.
 
+pub(crate) mod catalog;
 mod compare;
 mod history;
 mod selftest;
@@ -20,6 +21,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::History(command) => history::run(&command),
         Command::Selftest { format } => selftest::run(format),
+        Command::Catalog(command) => catalog::run(&command),
         Command::Version { json } => version::run(json),
         Command::Worker => worker::run(),
     }
