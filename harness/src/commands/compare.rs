@@ -35,15 +35,17 @@ pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
     }
     let refused = comparison.verdict == Verdict::Refused;
     if refused {
-        complain(render::findings("refused", &comparison.refused).trim_end());
-        complain("refused: nothing was compared, and no file was written");
-    }
-    if refused && arguments.format != CompareFormat::Json {
-        let dropped = render::findings("dropped", &comparison.dropped);
-        if !dropped.is_empty() {
-            complain(dropped.trim_end());
+        for (title, findings) in [("dropped", &comparison.dropped), ("refused", &comparison.refused)] {
+            // The causes come last, where they are seen.
+            let text = render::findings(title, findings);
+            if !text.is_empty() && (title == "refused" || arguments.format != CompareFormat::Json) {
+                complain(text.trim_end());
+            }
         }
-        return Ok(Exit::Refused);
+        complain("refused: nothing was compared, and no file was written");
+        if arguments.format != CompareFormat::Json {
+            return Ok(Exit::Refused);
+        }
     }
     let text = rendered(&comparison, arguments)?;
     match &arguments.out {

@@ -1,5 +1,6 @@
 //! Other files that have measured the same: what a newer reading of a baseline is found in.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +33,25 @@ pub struct Reading {
     pub value: f64,
 }
 
+/// Measurements by the resolved names of their checkpoints.
+#[derive(Debug, Default)]
+pub struct Readings(HashMap<String, Vec<Reading>>);
+
+impl Readings {
+    /// Those of one checkpoint.
+    pub fn of(&self, model: &str) -> &[Reading] {
+        self.0.get(model).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Extend<Reading> for Readings {
+    fn extend<T: IntoIterator<Item = Reading>>(&mut self, readings: T) {
+        for reading in readings {
+            self.0.entry(reading.model.clone()).or_default().push(reading);
+        }
+    }
+}
+
 /// The measurements of the result files in a folder, but for the two that are compared. Files that cannot be read are
 /// returned beside them.
 pub fn readings(
@@ -39,14 +59,18 @@ pub fn readings(
     compared: [&SourceFile; 2],
     names: &dyn NameResolver,
     metric: Metric,
-) -> (Vec<Reading>, Vec<PathBuf>) {
+) -> (Readings, Vec<PathBuf>) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
         .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
         .unwrap_or_default();
-    paths.retain(|path| history::is_result_file(path) && path.is_file());
+    let real = |path: &Path| path.canonicalize().ok();
+    let compared_paths = compared.map(|file| real(&file.path));
+    paths.retain(|path| {
+        history::is_result_file(path) && path.is_file() && !compared_paths.contains(&real(path))
+    });
     paths.sort();
-    let mut readings = Vec::new();
+    let mut readings = Readings::default();
     let mut unreadable = Vec::new();
     for path in paths {
         match history::read(&path) {

@@ -12,7 +12,7 @@ pub mod report;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use baseline::Reading;
+use baseline::Readings;
 use finding::{Finding, Tier};
 use options::{Options, Repeat};
 use pairing::{Pair, Pairing};
@@ -30,7 +30,7 @@ pub fn compare(
     after: &SourceFile,
     names: &dyn NameResolver,
     options: &Options,
-    readings: &[Reading],
+    readings: &Readings,
     rules: &RuleSet,
 ) -> Comparison {
     let pairing = pairing::pair(&before.records, &after.records, names, options);

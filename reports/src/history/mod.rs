@@ -209,12 +209,11 @@ fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError>
         let message = format!("{skipped} comment lines stand before the header");
         problems.push(Problem { rule: "comment_lines", line: Some(1), message });
     }
-    let mut rows = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(reader);
+    let mut rows = rows::lines(reader);
     let mut header = csv::StringRecord::new();
-    match rows.read_record(&mut header) {
-        Ok(true) => {}
-        Ok(false) => return Err(HistoryError::Empty { path: name.into() }),
-        Err(error) => return Err(HistoryError::not_csv(name, skipped, error)),
+    let not_csv = |error| HistoryError::not_csv(name, skipped, error);
+    if rows::next_row(&mut rows, &mut header).map_err(not_csv)?.is_none() {
+        return Err(HistoryError::Empty { path: name.into() });
     }
     let parsed = rows::parse(name, &header, &mut rows, skipped)?;
     problems.extend(parsed.problems);

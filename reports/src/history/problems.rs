@@ -1,9 +1,10 @@
 //! What is wrong with the rows of one file, seen together.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::Problem;
-use crate::record::{Field, Harness, Record};
+use crate::record::{Facts, Field, Harness, Record};
 
 /// Mixed commits and hosts, unclean and missing commits, duplicate names and early stops.
 pub(super) fn of_records(records: &[Record]) -> Vec<Problem> {
@@ -39,33 +40,42 @@ fn commits(records: &[Record], problems: &mut Vec<Problem>) {
         let message = "measured with sources that differ from the commit".to_owned();
         problems.push(Problem { rule: "dirty_commit", line: Some(record.line), message });
     }
-    let measured: Vec<&Record> = records.iter().filter(|record| record.outcome.is_ok()).collect();
-    let missing = measured.iter().filter(|record| record.facts.known(Field::Commit).is_none()).count();
-    if missing > 0 {
-        let line = measured.iter().find(|record| record.facts.known(Field::Commit).is_none());
-        let message = format!("{missing} of {} measured rows name no source commit", measured.len());
-        problems.push(Problem { rule: "missing_commit", line: line.map(|record| record.line), message });
+    let measured = || records.iter().filter(|record| record.outcome.is_ok());
+    let nameless = || measured().filter(|record| record.facts.known(Field::Commit).is_none());
+    if let Some(first) = nameless().next() {
+        let message =
+            format!("{} of {} measured rows name no source commit", nameless().count(), measured().count());
+        problems.push(Problem { rule: "missing_commit", line: Some(first.line), message });
     }
 }
 
+/// Shapes are numbered by the facts they follow from, which many rows share: a million rows are told apart quickly.
 fn duplicates(records: &[Record], problems: &mut Vec<Problem>) {
-    let mut first: HashMap<(&str, Harness, String), u64> = HashMap::new();
-    for record in records {
-        if record.facts.harness == Harness::SparseTrace {
-            continue;
-        }
-        let key = (record.model.as_ref(), record.facts.harness, record.shape(None));
-        match first.get(&key) {
-            None => {
-                first.insert(key, record.line);
-            }
-            Some(line) => problems.push(Problem {
+    let mut numbers: HashMap<String, u32> = HashMap::new();
+    let mut shapes: HashMap<*const Facts, u32> = HashMap::new();
+    let mut keyed: Vec<(&str, u32, u64)> = Vec::with_capacity(records.len());
+    for record in records.iter().filter(|record| record.facts.harness != Harness::SparseTrace) {
+        let shape = *shapes.entry(Arc::as_ptr(&record.facts)).or_insert_with(|| {
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            *numbers.entry(format!("{} {}", record.facts.harness, record.shape(None))).or_insert(next)
+        });
+        keyed.push((&record.model, shape, record.line));
+    }
+    keyed.sort_unstable();
+    let mut first = None;
+    let mut found = Vec::new();
+    for (model, shape, line) in keyed {
+        match first {
+            Some((known, known_shape, at)) if known == model && known_shape == shape => found.push(Problem {
                 rule: "duplicate_name",
-                line: Some(record.line),
-                message: format!("`{}` was measured the same way in line {line} already", record.model),
+                line: Some(line),
+                message: format!("`{model}` was measured the same way in line {at} already"),
             }),
+            _ => first = Some((model, shape, line)),
         }
     }
+    found.sort_by_key(|problem| problem.line);
+    problems.extend(found);
 }
 
 fn early_stops(records: &[Record], problems: &mut Vec<Problem>) {

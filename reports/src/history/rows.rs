@@ -41,10 +41,17 @@ pub(super) fn parse(
             layout,
         });
     };
+    let roles = columns::roles(layout, header);
     let mut reader = RowReader {
         layout,
         header,
-        roles: columns::roles(layout, header),
+        fact_columns: roles
+            .iter()
+            .enumerate()
+            .filter_map(|(index, role)| role.is_fact().then_some(index))
+            .collect(),
+        roles,
+        last: None,
         hints: NameHints::of(file_name(name)),
         facts: HashMap::new(),
         key: String::new(),
@@ -52,17 +59,42 @@ pub(super) fn parse(
     };
     let mut records = Vec::new();
     let mut row = csv::StringRecord::new();
-    loop {
-        match rows.read_record(&mut row) {
-            Ok(false) => break,
-            Ok(true) => {
-                let line = row.position().map_or(0, csv::Position::line) + skipped_lines;
-                records.push(reader.record(&row, line));
-            }
-            Err(error) => return Err(HistoryError::not_csv(name, skipped_lines, error)),
-        }
+    while let Some(line) =
+        next_row(rows, &mut row).map_err(|error| HistoryError::not_csv(name, skipped_lines, error))?
+    {
+        records.push(reader.record(&row, line.saturating_add(skipped_lines)));
     }
     Ok(Parsed { layout: layout.id, records, problems: reader.problems })
+}
+
+/// A reader of lines that end in `\n` or `\r\n`; the last one need not end.
+pub(super) fn lines(reader: impl Read) -> csv::Reader<impl Read> {
+    csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .terminator(csv::Terminator::Any(b'\n'))
+        .from_reader(reader.chain(&b"\n"[..]))
+}
+
+/// The next row that is not an empty line, and its line. The CSV reader's own position is that of the row before where
+/// empty lines lie between, so the line is counted back from the row's end.
+pub(super) fn next_row(
+    rows: &mut csv::Reader<impl Read>,
+    row: &mut csv::StringRecord,
+) -> Result<Option<u64>, csv::Error> {
+    while rows.read_record(row)? {
+        if let Some(last) = row.iter().next_back().and_then(|cell| cell.strip_suffix('\r')) {
+            let last = last.to_owned();
+            row.truncate(row.len().saturating_sub(1));
+            row.push_field(&last);
+        }
+        if row.len() == 1 && row.get(0) == Some("") {
+            continue;
+        }
+        let within = row.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
+        return Ok(Some(rows.position().line().saturating_sub(within + 1)));
+    }
+    Ok(None)
 }
 
 fn file_name(path: &str) -> &str {
@@ -74,7 +106,9 @@ struct RowReader<'a> {
     header: &'a csv::StringRecord,
     roles: Vec<Role>,
     hints: NameHints,
+    fact_columns: Vec<usize>,
     facts: HashMap<String, Arc<Facts>>,
+    last: Option<(String, Arc<Facts>)>,
     key: String,
     problems: Vec<Problem>,
 }
@@ -215,13 +249,17 @@ impl RowReader<'_> {
 
     fn facts(&mut self, row: &csv::StringRecord, line: u64) -> Arc<Facts> {
         self.key.clear();
-        for (index, role) in self.roles.iter().enumerate() {
-            if role.is_fact() {
-                self.key.push_str(row.get(index).unwrap_or_default());
-                self.key.push('\u{1f}');
-            }
+        for index in &self.fact_columns {
+            self.key.push_str(row.get(*index).unwrap_or_default());
+            self.key.push('\u{1f}');
+        }
+        if let Some((key, facts)) = &self.last
+            && *key == self.key
+        {
+            return Arc::clone(facts);
         }
         if let Some(facts) = self.facts.get(&self.key) {
+            self.last = Some((self.key.clone(), Arc::clone(facts)));
             return Arc::clone(facts);
         }
         let mut cells = FactCells::default();

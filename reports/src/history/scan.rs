@@ -1,13 +1,14 @@
 //! What is in a folder of result files, file by file, and what is wrong with each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use thiserror::Error;
 
 use super::{HistoryError, Problem, SourceFile, read};
-use crate::record::{Field, Record};
+use crate::record::{Facts, Field, Record};
 
 /// One file in one line.
 #[derive(Debug, Serialize)]
@@ -141,27 +142,27 @@ fn summary(file: &SourceFile) -> FileSummary {
     let invalid = count(|record| record.outcome.is_invalid());
     let unreadable = count(|record| matches!(record.outcome, crate::record::Outcome::Unreadable(_)));
     let rows = records.len() as u64;
-    let distinct = |of: &dyn Fn(&Record) -> Option<String>| -> Vec<String> {
-        records.iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
+    let mut shared: HashMap<*const Facts, &Facts> = HashMap::new();
+    for record in records {
+        shared.entry(Arc::as_ptr(&record.facts)).or_insert(&record.facts);
+    }
+    let distinct = |of: &dyn Fn(&Facts) -> Option<String>| -> Vec<String> {
+        shared.values().filter_map(|facts| of(facts)).collect::<BTreeSet<_>>().into_iter().collect()
     };
     let joined = |values: Vec<String>| (!values.is_empty()).then(|| values.join(", "));
-    let known = |field: Field| move |record: &Record| record.facts.known(field).map(str::to_owned);
-    let runtime = |record: &Record| {
-        let name = record.facts.known(Field::Runtime)?;
-        Some(
-            record
-                .facts
-                .known(Field::RuntimeVersion)
-                .map_or_else(|| name.to_owned(), |version| format!("{name} {version}")),
-        )
+    let known = |field: Field| move |facts: &Facts| facts.known(field).map(str::to_owned);
+    let runtime = |facts: &Facts| {
+        let name = facts.known(Field::Runtime)?;
+        let version = facts.known(Field::RuntimeVersion);
+        Some(version.map_or_else(|| name.to_owned(), |version| format!("{name} {version}")))
     };
     FileSummary {
         file: file.path.clone(),
         layout: Some(file.layout.clone()),
-        harness: joined(distinct(&|record| Some(record.facts.harness.to_string()))),
+        harness: joined(distinct(&|facts| Some(facts.harness.to_string()))),
         runtime: joined(distinct(&runtime)),
         host: joined(distinct(&known(Field::Hardware))),
-        dates: distinct(&|record| record.facts.date.map(|date| date.to_string())),
+        dates: distinct(&|facts| facts.date.map(|date| date.to_string())),
         commits: distinct(&known(Field::Commit)),
         rows,
         measured,

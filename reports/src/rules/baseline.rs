@@ -20,10 +20,10 @@ fn not_superseded(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let Some(date) = facts.date else { return Vec::new() };
     let newest = case
         .readings
+        .of(&pair.model)
         .iter()
         .filter(|reading| {
-            reading.model == pair.model
-                && reading.date > date
+            reading.date > date
                 && reading.harness == facts.harness
                 && Some(reading.hardware.as_ref()) == facts.known(Field::Hardware)
                 && Some(reading.runtime.as_ref()) == facts.known(Field::Runtime)

@@ -17,7 +17,7 @@ mod roster;
 mod unknown;
 mod workload;
 
-use crate::compare::baseline::Reading;
+use crate::compare::baseline::Readings;
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::{Acceptance, Options};
 use crate::compare::pairing::{Pair, Pairing};
@@ -36,7 +36,7 @@ pub struct Case<'a> {
     /// What the user said.
     pub options: &'a Options,
     /// Other measurements of the first file's checkpoints.
-    pub readings: &'a [Reading],
+    pub readings: &'a Readings,
 }
 
 /// What a rule looks at.

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 pub use corpus::CASES;
 
+use crate::compare::baseline::{self, Readings};
 use crate::compare::compare;
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Options;
@@ -158,9 +159,9 @@ pub fn compared(case: &BadPair, rules: &RuleSet) -> Result<Comparison, HistoryEr
         Ok(file)
     };
     let (before, after) = (read(&files.before)?, read(&files.after)?);
-    let mut readings = Vec::new();
+    let mut readings = Readings::default();
     for other in &files.others {
-        readings.extend(crate::compare::baseline::of_file(&read(other)?, &ExactNames, options.metric));
+        readings.extend(baseline::of_file(&read(other)?, &ExactNames, options.metric));
     }
     Ok(compare(&before, &after, &ExactNames, &options, &readings, rules))
 }

@@ -17,3 +17,28 @@ fn every_rule_has_a_case_and_an_id_of_its_own() {
         assert_eq!(RULES.iter().filter(|other| other.id == rule.id).count(), 1, "{}", rule.id);
     }
 }
+
+#[test]
+fn the_page_on_comparing_lists_the_rules_as_they_are() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/comparing.md");
+    let page = std::fs::read_to_string(&path).expect("OK because the page is part of the project");
+    let listed: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| P") || line.starts_with("| M") || line.starts_with("| V"))
+        .collect();
+    let expected: Vec<String> = RULES
+        .iter()
+        .map(|rule| {
+            let accepts: Vec<&str> = rule.accepted_by.iter().map(|accept| accept.as_str()).collect();
+            format!(
+                "| {} | {} | {} | {} | {} |",
+                rule.id,
+                rule.tier.as_str(),
+                rule.fields.join(", "),
+                if accepts.is_empty() { "-".to_owned() } else { accepts.join(", ") },
+                rule.text
+            )
+        })
+        .collect();
+    assert_eq!(listed, expected, "\n{}\n", expected.join("\n"));
+}

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mlxcel_reports::compare::baseline::Readings;
 use mlxcel_reports::compare::compare;
 use mlxcel_reports::compare::options::{Acceptance, Axis, Options};
 use mlxcel_reports::compare::report::{Comparison, Verdict};
@@ -29,7 +30,7 @@ fn read(folder: &Path, name: &str) -> SourceFile {
 }
 
 fn compared(before: &SourceFile, after: &SourceFile, options: &Options) -> Comparison {
-    compare(before, after, &ExactNames, options, &[], &RuleSet::all())
+    compare(before, after, &ExactNames, options, &Readings::default(), &RuleSet::all())
 }
 
 #[test]

@@ -5,6 +5,8 @@ mod comparing;
 mod documents;
 mod endings;
 mod historical;
+mod rank_statistics;
+mod reading;
 mod rendering;
 mod result_sets;
 mod rows;
