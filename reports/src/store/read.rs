@@ -156,7 +156,8 @@ pub fn read_samples(path: &Path) -> Result<Vec<StoredSample>, OpenError> {
         .collect()
 }
 
-fn read_provenance(path: &Path) -> Result<Provenance, OpenError> {
+/// Reads a provenance file of this version.
+pub(crate) fn read_provenance(path: &Path) -> Result<Provenance, OpenError> {
     let complaint = |reason: String| OpenError::Provenance { path: path.to_owned(), reason };
     let text =
         std::fs::read_to_string(path).map_err(|source| OpenError::Read { path: path.to_owned(), source })?;
@@ -169,6 +170,29 @@ fn read_provenance(path: &Path) -> Result<Provenance, OpenError> {
         None => return Err(complaint("it has no `schema_version`".to_owned())),
     }
     serde_json::from_value(value).map_err(|error| complaint(error.to_string()))
+}
+
+/// What lies beside a CSV file, and what the names say.
+pub(crate) struct Beside {
+    /// The name is that of a run that did not end.
+    pub(crate) unfinished: bool,
+    /// The name is that of a run that came to its end.
+    pub(crate) complete: bool,
+    /// The samples file, where there is one.
+    pub(crate) samples: Option<PathBuf>,
+    /// The provenance file, where there is one.
+    pub(crate) provenance: Option<PathBuf>,
+}
+
+/// Looks beside a CSV file.
+pub(crate) fn beside(path: &Path) -> Result<Beside, OpenError> {
+    let place = Place::of(path)?;
+    Ok(Beside {
+        unfinished: place.stage == Stage::Unfinished,
+        complete: place.stage == Stage::Complete,
+        samples: place.existing(SAMPLES),
+        provenance: place.existing(PROVENANCE),
+    })
 }
 
 fn digest(path: &Path) -> Result<String, OpenError> {

@@ -180,7 +180,7 @@ fn write_provenance(claim: &Claim, provenance: &Provenance) -> Result<(), StoreE
 }
 
 /// SHA-256 of a file, in hex.
-pub(super) fn sha256_of(path: &Path) -> std::io::Result<String> {
+pub(crate) fn sha256_of(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];

@@ -1,0 +1,80 @@
+//! Deriving again what a file states, from that file and the rows it names alone.
+//!
+//! A result set is three files that say much of it twice: rates beside counts and times, figures beside samples, stamps in
+//! rows beside the record of the executable, digests beside bytes. A comparison document is a function of two files and a
+//! command line. Whatever does not follow is a [`Discrepancy`] with its file, line, field and both values. What is stated
+//! nowhere else is not looked at; [`Verification::checked`] says what was.
+
+mod comparison;
+mod historical;
+mod json;
+mod markdown;
+mod provenance;
+mod report;
+mod rows;
+mod samples;
+mod set;
+mod stamps;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+pub use comparison::Invocation;
+pub use report::{Checked, Discrepancy, Verification, VerifyError};
+
+/// Longest document that is read; a comparison is far smaller.
+const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
+
+/// What is said beside a file.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Turns the command line of a comparison into what it asked for; the program knows its flags, this crate does not.
+    pub read_command: &'a dyn Fn(&[String]) -> Result<Invocation, String>,
+}
+
+/// Verifies one file: a result file of any layout, or the JSON or Markdown output of a comparison. Any of the three files
+/// of a result set stands for all of them.
+pub fn verify(path: &Path, context: Context<'_>) -> Result<Verification, VerifyError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if let Some(rows) = rows_beside(path, name) {
+        return result_file(&rows);
+    }
+    if [".csv", ".csv.partial"].iter().any(|ending| name.ends_with(ending)) {
+        return result_file(path);
+    }
+    let text = read_text(path)?;
+    if text.trim_start().starts_with('{') {
+        json::verify(path, &text, context)
+    } else {
+        markdown::verify(path, &text, context)
+    }
+}
+
+fn result_file(path: &Path) -> Result<Verification, VerifyError> {
+    if rows::is_own(path)? { set::verify(path) } else { historical::verify(path) }
+}
+
+/// The rows beside a samples or provenance file.
+fn rows_beside(path: &Path, name: &str) -> Option<PathBuf> {
+    ["samples.jsonl", "provenance.json"].iter().find_map(|kind| {
+        [(format!(".{kind}.partial"), ".csv.partial"), (format!(".{kind}"), ".csv")].iter().find_map(
+            |(ending, rows)| {
+                name.strip_suffix(ending.as_str()).map(|stem| path.with_file_name(format!("{stem}{rows}")))
+            },
+        )
+    })
+}
+
+fn read_text(path: &Path) -> Result<String, VerifyError> {
+    let failed = |source| VerifyError::Read { path: path.to_owned(), source };
+    let unfit =
+        |reason: &str| VerifyError::NothingToDerive { path: path.to_owned(), reason: reason.to_owned() };
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(failed)?;
+    if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
+        return Err(unfit("it is larger than any comparison"));
+    }
+    String::from_utf8(bytes).map_err(|_| unfit("it is not UTF-8"))
+}

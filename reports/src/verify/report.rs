@@ -1,0 +1,159 @@
+//! What a verification found: discrepancies, each with its place and both values, and what was looked at.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::history::HistoryError;
+use crate::store::OpenError;
+use crate::wire::WireError;
+
+/// Something that a file states and that does not follow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Discrepancy {
+    /// The file that states it.
+    pub file: PathBuf,
+    /// The line, where it is about one.
+    pub line: Option<u64>,
+    /// Column, JSON pointer or line of the document.
+    pub field: String,
+    /// What the file states; none where it states nothing.
+    pub stated: Option<String>,
+    /// What follows from the rest; none where nothing does.
+    pub derived: Option<String>,
+    /// From what it was derived, or what is wrong, in words.
+    pub message: String,
+}
+
+impl Discrepancy {
+    /// About a file as a whole, until [`Self::at`] says more.
+    pub(super) fn new(file: &Path, field: impl Into<String>, message: impl Into<String>) -> Self {
+        let (field, message) = (field.into(), message.into());
+        Self { file: file.to_owned(), line: None, field, stated: None, derived: None, message }
+    }
+
+    /// In this line.
+    pub(super) const fn at(mut self, line: u64) -> Self {
+        self.line = Some(line);
+        self
+    }
+
+    /// With both values.
+    pub(super) fn values(
+        mut self,
+        stated: Option<impl Into<String>>,
+        derived: Option<impl Into<String>>,
+    ) -> Self {
+        self.stated = stated.map(Into::into);
+        self.derived = derived.map(Into::into);
+        self
+    }
+}
+
+impl fmt::Display for Discrepancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Texts come from files: no control character of theirs reaches a terminal.
+        let clean =
+            |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+        let shown = |text: Option<&String>| {
+            text.map_or_else(|| "nothing".to_owned(), |text| format!("`{}`", clean(text)))
+        };
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}: ", clean(&self.field))?;
+        if self.stated.is_some() || self.derived.is_some() {
+            write!(f, "stated {}, derived {}: ", shown(self.stated.as_ref()), shown(self.derived.as_ref()))?;
+        }
+        f.write_str(&clean(&self.message))
+    }
+}
+
+/// How many of what were looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// What.
+    pub what: &'static str,
+    /// How many.
+    pub count: usize,
+}
+
+/// What one file amounts to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verification {
+    /// The file, as it was named.
+    pub file: PathBuf,
+    /// What it is.
+    pub kind: &'static str,
+    /// What was looked at.
+    pub checked: Vec<Checked>,
+    /// What does not follow.
+    pub discrepancies: Vec<Discrepancy>,
+    /// What could not be looked at, and what a reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Verification {
+    pub(super) fn new(file: &Path, kind: &'static str) -> Self {
+        Self {
+            file: file.to_owned(),
+            kind,
+            checked: Vec::new(),
+            discrepancies: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn count(&mut self, what: &'static str, count: usize) {
+        match self.checked.iter_mut().find(|checked| checked.what == what) {
+            Some(checked) => checked.count = checked.count.saturating_add(count),
+            None => self.checked.push(Checked { what, count }),
+        }
+    }
+
+    pub(super) fn found(&mut self, discrepancy: Discrepancy) {
+        self.discrepancies.push(discrepancy);
+    }
+
+    /// Everything that was looked at follows.
+    pub const fn is_consistent(&self) -> bool {
+        self.discrepancies.is_empty()
+    }
+}
+
+/// A file of which nothing can be said.
+#[derive(Debug, Error)]
+pub enum VerifyError {
+    /// The file system refused.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A result file that cannot be read at all.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// A result set that cannot be read at all.
+    #[error(transparent)]
+    Set(#[from] OpenError),
+    /// Its rows.
+    #[error(transparent)]
+    Rows(#[from] WireError),
+    /// Nothing that can be derived again.
+    #[error(
+        "{}: {reason}; what can be verified are result files (.csv with what lies beside them) and the JSON and Markdown \
+         output of `compare`",
+        path.display()
+    )]
+    NothingToDerive {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
