@@ -8,6 +8,7 @@
 pub mod cli;
 pub mod commands;
 pub mod default_models;
+mod digests;
 pub mod exit;
 pub mod provenance;
 pub mod sweep;

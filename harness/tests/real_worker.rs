@@ -109,6 +109,50 @@ fn a_sweep_goes_on_after_a_checkpoint_that_does_not_load() -> Outcome {
 }
 
 #[test]
+fn an_alias_has_its_row_and_is_not_measured_unless_all_are() -> Outcome {
+    let bench = Bench::new()?;
+    tiny(&bench, "x")?;
+    tiny(&bench, "x-4bit")?;
+    std::os::unix::fs::symlink("x", bench.path("models/y"))?;
+    let shape = ["all", "--prompt-tokens", "8", "--max-tokens", "4", "--reps", "1"];
+    let output = sweep(&bench, &shape)?;
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told: Vec<_> = rows(&output)?.iter().map(|row| (cell(row, "model"), cell(row, "status"))).collect();
+    let expected = [("x-4bit", ""), ("x", "SKIP:duplicate_of=x-4bit"), ("y", "SKIP:duplicate_of=x-4bit")];
+    assert_eq!(told, expected.map(|(model, status)| (model.to_owned(), status.to_owned())));
+    for row in &rows(&output)?[1..] {
+        let detail = cell(row, "status_detail");
+        assert!(detail.contains("speed-equivalent at level 1"), "{detail}");
+        assert_eq!(cell(row, "decode_tok_s"), "");
+    }
+    let said = stderr(&output);
+    let group = said.find("x-4bit is measured for x, y").ok_or_else(|| said.clone())?;
+    let first = said.find("[1/3]").ok_or_else(|| said.clone())?;
+    assert!(group < first && said.contains("wasted"), "{said}");
+
+    let output = sweep(&bench, &[&shape[..], &["--no-dedup", "--suffix", "all"]].concat())?;
+    assert!(rows(&output)?.iter().all(|row| cell(row, "status").is_empty()), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("wasted"));
+    let output = sweep(&bench, &[&shape[..], &["--dedup", "path", "--suffix", "path"]].concat())?;
+    let statuses: Vec<_> = rows(&output)?.iter().map(|row| cell(row, "status")).collect();
+    assert_eq!(statuses, ["", "", "SKIP:duplicate_of=x"]);
+    Ok(())
+}
+
+#[test]
+fn a_survivor_that_fails_hands_its_place_to_the_next_alias() -> Outcome {
+    let bench = Bench::new()?;
+    for name in ["a", "b", "c"] {
+        tiny(&bench, name)?;
+    }
+    fs::write(bench.path("models/a/tokenizer.json"), "{")?;
+    let output = sweep(&bench, &["all", "--prompt-tokens", "8", "--max-tokens", "4", "--reps", "1"])?;
+    let statuses: Vec<_> = rows(&output)?.iter().map(|row| cell(row, "status")).collect();
+    assert_eq!(statuses, ["FAIL:load", "", "SKIP:duplicate_of=b"], "{}", stderr(&output));
+    Ok(())
+}
+
+#[test]
 fn a_prompt_longer_than_the_context_is_refused() -> Outcome {
     let bench = Bench::new()?;
     tiny(&bench, "tiny")?;

@@ -10,7 +10,7 @@ pub use catalog::{
     CatalogCommand, CheckArgs, IdentifyArgs, MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs,
 };
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
-pub use sweep::{Format, MODELS, ShapeArgs, SweepArgs, Target};
+pub use sweep::{Dedup, Format, MODELS, ShapeArgs, SweepArgs, Target};
 
 /// Measures local language models and stamps every row with what really ran.
 #[derive(Debug, Parser)]

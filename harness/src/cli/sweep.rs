@@ -25,6 +25,13 @@ pub struct SweepArgs {
     /// Shape and repetitions.
     #[command(flatten)]
     pub shape: ShapeArgs,
+    /// What makes two folders of `all` one checkpoint, of which the first is measured and the others get a row
+    /// that names it.
+    #[arg(long, value_name = "BY", value_enum, default_value_t = Dedup::Config)]
+    pub dedup: Dedup,
+    /// Measure every folder; the same as --dedup none.
+    #[arg(long, conflicts_with = "dedup")]
+    pub no_dedup: bool,
     /// Text for the file name, to tell result sets apart.
     #[arg(long, value_name = "TAG", value_parser = suffix)]
     pub suffix: Option<String>,
@@ -43,6 +50,21 @@ pub struct SweepArgs {
     pub worker_program: Option<PathBuf>,
 }
 
+/// What makes two folders one checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Dedup {
+    /// Nothing: every folder is measured.
+    None,
+    /// The canonical path.
+    Path,
+    /// The canonical path, or `config.json` and the names and sizes of the shards.
+    Config,
+    /// The same and the shards' headers.
+    Headers,
+    /// The same and every byte of the shards.
+    Content,
+}
+
 /// What a sweep is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -58,6 +80,11 @@ pub enum Target {
 pub const MODELS: &str = "models";
 
 impl SweepArgs {
+    /// What makes two folders one checkpoint; a folder that was named is always measured.
+    pub fn dedup(&self) -> Dedup {
+        if self.no_dedup || !matches!(self.target(), Target::All(_)) { Dedup::None } else { self.dedup }
+    }
+
     /// What the sweep is about.
     pub fn target(&self) -> Target {
         match (&self.target, &self.models) {
@@ -193,6 +220,21 @@ mod tests {
         assert!(parse(&["x", "--max-tokens", "99999999999999999999"]).is_err());
         assert!(parse(&["x", "--timeout", "0"]).is_err());
         assert!(parse(&["x", "--timeout", "nan"]).is_err());
+    }
+
+    #[test]
+    fn duplicates_are_looked_for_among_all_folders_and_never_about_a_named_one() -> Result<(), String> {
+        for (line, dedup) in [
+            (vec!["all"], Dedup::Config),
+            (vec!["all", "--dedup", "content"], Dedup::Content),
+            (vec!["all", "--no-dedup"], Dedup::None),
+            (vec!["x"], Dedup::None),
+            (vec!["x", "--dedup", "path"], Dedup::None),
+        ] {
+            assert_eq!(parse(&line)?.dedup(), dedup, "{line:?}");
+        }
+        assert!(parse(&["all", "--no-dedup", "--dedup", "path"]).is_err());
+        Ok(())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The commands, each a thin arrangement of what the rooms offer.
 
-pub(crate) mod catalog;
+mod catalog;
 mod compare;
 mod history;
 mod selftest;

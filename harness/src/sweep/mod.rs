@@ -3,6 +3,7 @@
 //! [`plan`] lists, [`run`] arranges, [`judge`] decides what a worker's answers are worth, `record` fills the
 //! rows, `guards` refuses before anything is measured. Files are the `reports` crate's business.
 
+mod dedup;
 mod guards;
 pub mod interrupt;
 pub mod judge;

@@ -9,6 +9,7 @@ use jiff::ZonedDateTime;
 use mlxcel_reports::row::Backend;
 use serde_json::json;
 
+use super::dedup::Dedup;
 use super::guards::TreeCheck;
 use super::interrupt::Interrupt;
 use super::plan::{self, Place};
@@ -42,6 +43,8 @@ pub(super) struct Resolved {
     pub(super) synthetic: bool,
     pub(super) prompt_tokens: u64,
     pub(super) max_tokens: u64,
+    /// Which places are measured for others.
+    pub(super) dedup: Dedup,
     /// Said in every row.
     pub(super) remarks: Vec<String>,
 }
@@ -111,7 +114,8 @@ pub(super) fn resolve(
         complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
         remarks.push(remark);
     }
-    Ok(Resolved { places, single, synthetic, prompt_tokens, max_tokens, remarks })
+    let dedup = Dedup::of(&places, arguments.dedup());
+    Ok(Resolved { places, single, synthetic, prompt_tokens, max_tokens, dedup, remarks })
 }
 
 /// Prompt and generated tokens, and a remark where they are not the usual ones.
@@ -158,6 +162,8 @@ pub(super) fn facts(
         "timeout_seconds": arguments.timeout.as_secs_f64(),
         "worker_program": arguments.worker_program,
         "planned": resolved.places.iter().map(|place| place.path.display().to_string()).collect::<Vec<_>>(),
+        "dedup": format!("{:?}", arguments.dedup()).to_lowercase(),
+        "duplicates": resolved.dedup.json(),
         "remarks": resolved.remarks,
     });
     RunFacts {

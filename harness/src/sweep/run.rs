@@ -10,9 +10,10 @@ use jiff::Timestamp;
 use mlxcel_reports::measure::Sample;
 use mlxcel_reports::render;
 use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Measured, Row, RowIdentity};
-use mlxcel_reports::status::{Exclusion, Rule, Status};
+use mlxcel_reports::status::{Exclusion, Rule, Skip, Status};
 use mlxcel_reports::store::{Completeness, FileName, Finished};
 
+use super::dedup::Survivors;
 use super::guards;
 use super::interrupt::Interrupt;
 use super::judge::{Judged, Verdict, judge};
@@ -138,18 +139,36 @@ impl Sweep<'_> {
     }
 
     fn measure_all(&self, results: &mut Results, progress: &mut SweepProgress) -> anyhow::Result<LeftOff> {
+        let dedup = &self.resolved.dedup;
+        let mut survivors = Survivors::default();
+        dedup.tell();
         for (index, place) in self.resolved.places.iter().enumerate() {
             if self.interrupt.is_raised() {
                 return Ok(LeftOff::Interrupted(index));
             }
             progress.begin(index, &place.model);
-            let Some((row, samples)) = self.row(index, place, progress)? else {
+            let alias = dedup.measured_for(index, &survivors);
+            let measured = match alias {
+                Some((survivor, why)) => Some((self.alias(index, place, survivor, &why), Vec::new())),
+                None => self.row(index, place, progress)?,
+            };
+            let Some((row, samples)) = measured else {
                 return Ok(LeftOff::Interrupted(index));
             };
+            dedup.measured(index, row.status().is_ok(), &mut survivors);
             progress.ended(&summary(&row));
             results.append(row, &samples)?;
         }
         Ok(LeftOff::AtTheEnd)
+    }
+
+    /// The row of a place that another one was measured for.
+    fn alias(&self, index: usize, place: &Place, survivor: usize, why: &str) -> AnyRow {
+        let task = self.task(place.path.clone());
+        let order_index = u32::try_from(index).unwrap_or(u32::MAX);
+        let identity = self.run.identity(place, &task, order_index, Timestamp::now(), None);
+        let name = self.resolved.places.get(survivor).map_or_else(String::new, |place| place.model.clone());
+        self.excluded(identity, None, Skip::DuplicateOf(name).into(), why, &[])
     }
 
     /// The row of one place; `None` when the sweep was interrupted meanwhile.
@@ -239,14 +258,15 @@ impl Sweep<'_> {
 
     /// The work of a pass over each checkpoint: on a CPU it is computing, on a GPU reading.
     fn work(&self) -> Vec<u64> {
-        let work = |place: &Place| match &place.action {
+        let work = |(at, place): (usize, &Place)| match &place.action {
+            _ if self.resolved.dedup.is_alias(at) => 0,
             Action::Measure(folder) if self.run.backend == Backend::Cpu => {
                 estimated_parameters(folder).max(1)
             }
             Action::Measure(folder) => folder.weight_bytes().max(1),
             Action::Record(..) => 0,
         };
-        self.resolved.places.iter().map(work).collect()
+        self.resolved.places.iter().enumerate().map(work).collect()
     }
 
     fn file_name(&self) -> FileName {
@@ -315,7 +335,7 @@ fn join(one: &str, other: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mlxcel_reports::status::{Fail, Skip};
+    use mlxcel_reports::status::Fail;
 
     #[test]
     fn the_exit_follows_the_worst_row() {

@@ -6,8 +6,9 @@ use mlxcel_catalog::groups::{Group, group};
 use mlxcel_catalog::identity::{CheckpointId, Identity, Relation};
 use serde_json::{Value, json};
 
-use super::{Outcome, close_cache, digests_with_progress, fine_unless, list, open_cache};
+use super::{Outcome, fine_unless, list};
 use crate::cli::IdentifyArgs;
+use crate::digests::{close_cache, digests_with_progress, open_cache};
 use crate::text::bytes;
 
 pub(super) fn run(arguments: &IdentifyArgs) -> anyhow::Result<Outcome> {

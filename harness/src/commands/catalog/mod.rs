@@ -3,7 +3,6 @@
 //! Results go to stdout as text or as one JSON document, what was noticed on the way to stderr.
 
 mod check;
-mod content;
 mod identify;
 mod names;
 mod tokenizers;
@@ -18,8 +17,6 @@ use serde_json::Value;
 use crate::cli::{CatalogCommand, Format};
 use crate::exit::{EndsWith, Exit};
 use crate::text::{complain, say};
-
-pub(crate) use content::{close_cache, digests_with_progress, open_cache};
 
 pub(super) fn run(command: &CatalogCommand) -> anyhow::Result<Exit> {
     let Outcome { text, mut json, exit } = match command {

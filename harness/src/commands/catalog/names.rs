@@ -11,8 +11,9 @@ use mlxcel_catalog::table::{Resolution, Table};
 use serde_json::{Value, json};
 
 use super::tokenizers::Tokenizers;
-use super::{Outcome, close_cache, counted, digests_with_progress, fine_unless, list, open_cache, sound};
+use super::{Outcome, counted, fine_unless, list, sound};
 use crate::cli::{MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs};
+use crate::digests::{close_cache, digests_with_progress, open_cache};
 use crate::exit::Exit;
 use crate::text::complain;
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mlxcel_catalog::identity::{FileKey, sha256_hex};
 
-use super::content::cache_folder;
+use crate::digests::cache_folder;
 
 const FIRST_LINE: &str = "mlxcel tokenizers that load 1";
 

@@ -12,7 +12,7 @@ use mlxcel_catalog::identity::{ContentCache, Identity, IdentityError, identify_a
 use crate::text::{bytes, complain};
 
 /// The folder for what can be found out again: `MLXCEL_CACHE_DIR`, else the user's.
-pub(super) fn cache_folder() -> Option<PathBuf> {
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("MLXCEL_CACHE_DIR")
         .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("mlxcel")))
