@@ -246,6 +246,10 @@ pub struct Extra {
     pub decode_spread_pct: Option<f64>,
     /// The same of their prefill rates.
     pub prefill_spread_pct: Option<f64>,
+    /// Decode steps a second of each repetition, where a samples file has them.
+    pub decode_rates: Vec<f64>,
+    /// Prompt tokens a second of each repetition.
+    pub prefill_rates: Vec<f64>,
     /// Identity of the checkpoint's content.
     pub checkpoint: Option<CheckpointId>,
     /// SHA-256 of the prompt's token ids.
@@ -331,6 +335,19 @@ impl Record {
             Metric::Decode => extra.decode_spread_pct,
             Metric::Prefill => extra.prefill_spread_pct,
             _ => None,
+        }
+    }
+
+    /// The values of the repetitions behind a metric; the row's own where none are known.
+    pub fn repetitions(&self, metric: Metric) -> Vec<f64> {
+        let rates = self.extra.as_deref().map(|extra| match metric {
+            Metric::Decode => extra.decode_rates.as_slice(),
+            Metric::Prefill => extra.prefill_rates.as_slice(),
+            _ => &[],
+        });
+        match rates {
+            Some(rates) if !rates.is_empty() => rates.to_vec(),
+            _ => self.value(metric).into_iter().collect(),
         }
     }
 

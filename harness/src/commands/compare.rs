@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use mlxcel_catalog::table::Table;
 use mlxcel_reports::compare::baseline::readings;
 use mlxcel_reports::compare::compare;
 use mlxcel_reports::compare::finding::{Finding, Tier};
@@ -56,10 +57,14 @@ pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
 }
 
 fn names(arguments: &CompareArgs) -> anyhow::Result<Box<dyn NameResolver>> {
-    match &arguments.catalog {
-        None => Ok(Box::new(ExactNames)),
-        Some(path) => bail!("{}: this build reads no catalog", path.display()),
+    let Some(path) = &arguments.catalog else {
+        return Ok(Box::new(ExactNames));
+    };
+    let table = Table::read(path)?;
+    for fault in table.faults() {
+        complain(&format!("warning: {}, {fault}", path.display()));
     }
+    Ok(Box::new(table))
 }
 
 fn options(arguments: &CompareArgs) -> Options {

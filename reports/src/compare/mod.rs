@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use baseline::Readings;
 use finding::{Finding, Tier};
-use options::{Options, Repeat};
+use options::{Acceptance, Options, Repeat};
 use pairing::{Pair, Pairing};
 use report::{Comparison, Input, Limits, OneSided, PairFigures, RatioSummary, Verdict};
 
@@ -60,8 +60,9 @@ pub fn compare(
     report(&case, &pairing, findings, pairs)
 }
 
-/// Rule, field, pair, the two values and the tier.
-type FindingKey = (&'static str, &'static str, Option<String>, Option<String>, Option<String>, Tier);
+/// Rule, field, pair, the two values, the tier and what accepts it: findings that differ in any of these are two.
+type FindingKey =
+    (&'static str, &'static str, Option<String>, Option<String>, Option<String>, Tier, Option<Acceptance>);
 
 /// Findings by what they lead to.
 struct Findings<'a> {
@@ -95,6 +96,7 @@ impl<'a> Findings<'a> {
                 finding.before.clone(),
                 finding.after.clone(),
                 finding.tier,
+                finding.accept,
             );
             if !self.seen.insert(key) && finding.tier != Tier::Drop && finding.rule != "P22" {
                 continue;
@@ -161,7 +163,14 @@ fn figures(pair: &Pair<'_>, options: &Options) -> Option<PairFigures> {
     let (befores, afters) = (values(&pair.before), values(&pair.after));
     let (one, other) = (Summary::of(&befores)?, Summary::of(&afters)?);
     let ratio = other.median / one.median;
-    let repeated = options.repeat == Some(Repeat::All) && (befores.len() > 1 || afters.len() > 1);
+    let repetitions = |rows: &[&Record]| -> Option<Summary> {
+        Summary::of(&rows.iter().flat_map(|row| row.repetitions(metric)).collect::<Vec<_>>())
+    };
+    let (all_before, all_after) = (repetitions(&pair.before)?, repetitions(&pair.after)?);
+    // Medians over rows hide their range unless it was asked for; repetitions within a row are always shown.
+    let single = pair.before.len() == 1 && pair.after.len() == 1;
+    let repeated =
+        (single || options.repeat == Some(Repeat::All)) && (all_before.count > 1 || all_after.count > 1);
     let spread_pct = pair
         .before
         .iter()
@@ -177,8 +186,8 @@ fn figures(pair: &Pair<'_>, options: &Options) -> Option<PairFigures> {
         before: one.median,
         after: other.median,
         ratio,
-        ratio_low: repeated.then(|| other.min / one.max),
-        ratio_high: repeated.then(|| other.max / one.min),
+        ratio_low: repeated.then(|| all_after.min / all_before.max),
+        ratio_high: repeated.then(|| all_after.max / all_before.min),
         rows_before: befores.len(),
         rows_after: afters.len(),
         spread_pct,

@@ -149,7 +149,7 @@ pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<SourceFile, HistoryError> 
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let mut file = if is_own(bytes.get(..end).unwrap_or_default()) {
         let read = wire::parse(Path::new(name), bytes, false)?;
-        source_file(name.into(), own::records(&read.rows, &read.lines))
+        source_file(name.into(), own::records(&read.rows, &read.lines, &[]))
     } else {
         historical(name, bytes)?
     };
@@ -166,7 +166,19 @@ fn is_own(head: &[u8]) -> bool {
 
 fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
     let opened = store::open(path)?;
-    let mut file = source_file(path.to_owned(), own::records(&opened.rows, &opened.lines));
+    // Without samples there are rows all the same; a samples file that is there and cannot be read is a fault.
+    let (samples, missing) = match store::read_samples(path) {
+        Ok(samples) => (samples, false),
+        Err(OpenError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            (Vec::new(), true)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut file = source_file(path.to_owned(), own::records(&opened.rows, &opened.lines, &samples));
+    if missing {
+        let message = "there is no samples file beside it, so the repetitions are not known".to_owned();
+        file.problems.push(Problem { rule: "missing_samples", line: None, message });
+    }
     file.altered = opened.altered == Some(true);
     if let Completeness::Partial { reason, torn } = opened.completeness {
         let reason = reason.unwrap_or_else(|| "the run did not end".to_owned());

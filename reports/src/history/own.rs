@@ -3,15 +3,31 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::measure::{Decode, Prefill};
+use crate::measure::{Decode, Prefill, Sample};
 use crate::record::{Extra, Fact, Facts, Field, Harness, Outcome, Record, normal_path};
 use crate::row::{AnyRow, Figures, HarnessKind, RowIdentity};
 use crate::stamp::Stamp;
+use crate::store::StoredSample;
 
 /// The records of a file whose header is its first line.
-pub(super) fn records(rows: &[AnyRow], lines: &[u64]) -> Vec<Record> {
+pub(super) fn records(rows: &[AnyRow], lines: &[u64], samples: &[StoredSample]) -> Vec<Record> {
     let mut shared: HashMap<String, Arc<Facts>> = HashMap::new();
-    rows.iter().zip(lines).map(|(row, line)| record(row, *line, &mut shared)).collect()
+    let mut of_row: HashMap<(&str, u32), Vec<&Sample>> = HashMap::new();
+    for stored in samples {
+        of_row.entry((stored.run_id.as_str(), stored.order_index)).or_default().push(&stored.sample);
+    }
+    let record = |(row, line): (&AnyRow, &u64)| {
+        let mut record = record(row, *line, &mut shared);
+        let run = &row.identity().run;
+        if let Some(samples) = of_row.get(&(run.run_id.as_str(), run.order_index))
+            && let Some(extra) = record.extra.as_deref_mut()
+        {
+            extra.decode_rates = samples.iter().filter_map(|sample| sample.decode().tok_s()).collect();
+            extra.prefill_rates = samples.iter().filter_map(|sample| sample.prefill().tok_s()).collect();
+        }
+        record
+    };
+    rows.iter().zip(lines).map(record).collect()
 }
 
 fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>) -> Record {
@@ -37,6 +53,8 @@ fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>) -> 
             bandwidth_bytes_s: None,
             decode_spread_pct: figures.and_then(Figures::decode_spread_pct),
             prefill_spread_pct: figures.and_then(Figures::prefill_spread_pct),
+            decode_rates: Vec::new(),
+            prefill_rates: Vec::new(),
             checkpoint: checkpoint.checkpoint_id.as_known().cloned(),
             prompt_sha256: identity.workload.prompt_sha256.as_known().map(|digest| digest.as_str().into()),
         })),

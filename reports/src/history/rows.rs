@@ -83,13 +83,13 @@ pub(super) fn next_row(
     row: &mut csv::StringRecord,
 ) -> Result<Option<u64>, csv::Error> {
     while rows.read_record(row)? {
+        if row.len() == 1 && row.get(0) == Some("\r") {
+            continue;
+        }
         if let Some(last) = row.iter().next_back().and_then(|cell| cell.strip_suffix('\r')) {
             let last = last.to_owned();
             row.truncate(row.len().saturating_sub(1));
             row.push_field(&last);
-        }
-        if row.len() == 1 && row.get(0) == Some("") {
-            continue;
         }
         let within = row.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
         return Ok(Some(rows.position().line().saturating_sub(within + 1)));

@@ -11,13 +11,17 @@ pub(super) static NOT_SUPERSEDED: Rule = Rule {
     fields: &["date"],
     accepted_by: &[],
     text: "no other file of the same host, program and kind has measured a row of the first side since, by the row's date",
-    check: Check::Pair(not_superseded),
+    check: Check::Survivors(not_superseded),
 };
 
-fn not_superseded(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
-    let Some(before) = pair.before.first() else { return Vec::new() };
+fn not_superseded(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
+    pairs.iter().filter_map(|pair| superseded(case, pair)).collect()
+}
+
+fn superseded(case: &Case<'_>, pair: &Pair<'_>) -> Option<Finding> {
+    let before = pair.before.first()?;
     let facts = &before.facts;
-    let Some(date) = facts.date else { return Vec::new() };
+    let date = facts.date?;
     let newest = case
         .readings
         .of(&pair.model)
@@ -30,20 +34,19 @@ fn not_superseded(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
                 && reading.metric == case.options.metric
         })
         .max_by_key(|reading| reading.date);
-    newest.map_or_else(Vec::new, |reading| {
-        let value = before.value(case.options.metric);
-        let unit = case.options.metric.unit();
-        let message = format!(
-            "`{}` has measured it since, {:.2} {unit} in line {}; the change may be that one",
-            reading.file.display(),
-            reading.value,
-            reading.line
-        );
-        let before = value.map(|value| format!("{value:.2} {unit} on {date}"));
-        vec![
-            Finding::new("P17", Tier::Warn, "date", message)
-                .values(before, Some(format!("{:.2} {unit} on {}", reading.value, reading.date)))
-                .about(pair.label()),
-        ]
-    })
+    let reading = newest?;
+    let value = before.value(case.options.metric);
+    let unit = case.options.metric.unit();
+    let message = format!(
+        "`{}` has measured it since, {:.2} {unit} in line {}; the change may be that one",
+        reading.file.display(),
+        reading.value,
+        reading.line
+    );
+    let before = value.map(|value| format!("{value:.2} {unit} on {date}"));
+    Some(
+        Finding::new("P17", Tier::Warn, "date", message)
+            .values(before, Some(format!("{:.2} {unit} on {}", reading.value, reading.date)))
+            .about(pair.label()),
+    )
 }
