@@ -150,12 +150,32 @@ fn record(
         table.update(&name, |row| fill(row, &fresh)).map_err(|fault| fault.to_string())?;
         return Ok(Some(name));
     }
+    if let Some(twin) = twin(table, &fresh) {
+        let name = twin.local_name.clone();
+        done.notes.push(format!(
+            "{place}: holds what {name} holds, byte for byte as far as level {} goes",
+            twin_level(&fresh)
+        ));
+        let alias = naming.former.unwrap_or(naming.name);
+        table.update(&name, |row| row.add_alias(&alias)).map_err(|fault| fault.to_string())?;
+        return Ok(Some(name));
+    }
     if let Some(former) = naming.former.filter(|former| table.resolve(former) == Resolution::Unknown) {
         fresh.add_alias(&former);
     }
     table.insert(fresh).map_err(|fault| fault.to_string())?;
     done.added.push(naming.name.clone());
     Ok(Some(naming.name))
+}
+
+/// The row of the same content, where content was looked at: headers alone do not tell a fine-tune from its base.
+fn twin<'a>(table: &'a Table, fresh: &Row) -> Option<&'a Row> {
+    let id = fresh.canonical_ids.iter().filter(|id| id.level >= 3).max_by_key(|id| id.level)?;
+    table.rows().iter().find(|row| row.canonical_id(id.level) == Some(id))
+}
+
+fn twin_level(row: &Row) -> u8 {
+    row.canonical_ids.iter().map(|id| id.level).max().unwrap_or_default()
 }
 
 fn known_row<'a>(table: &'a Table, folder: &str, proposed: &str) -> Result<Option<&'a Row>, String> {

@@ -28,10 +28,14 @@ fn checkpoint(models: &Path, name: &str, config: &str, readme: &str) -> PathBuf 
 }
 
 fn scan_into(table: &mut Table, host: &str, models: &Path, mentions: &Mentions) -> Scan {
+    scan_at(2, table, host, models, mentions)
+}
+
+fn scan_at(level: u8, table: &mut Table, host: &str, models: &Path, mentions: &Mentions) -> Scan {
     let (found, faults) = list(&[models]);
     assert!(faults.is_empty(), "{faults:?}");
     let dirs: Vec<&Path> = found.iter().map(|found| found.path.as_path()).collect();
-    let identities = identify_all(&dirs, 2, &mut ContentCache::in_memory(), &|_| ());
+    let identities = identify_all(&dirs, level, &mut ContentCache::in_memory(), &|_| ());
     let reports = check_all(&found, &|_| None);
     let surveyed: Vec<_> =
         reports.iter().zip(&identities).map(|(report, identity)| Surveyed { report, identity }).collect();
@@ -124,6 +128,19 @@ fn two_checkpoints_that_claim_one_name_are_told_apart() {
         "{:?}",
         done.faults
     );
+}
+
+#[test]
+fn twins_share_a_row_once_their_content_was_looked_at() {
+    let models = models();
+    checkpoint(models.path(), "a", FOUR_BITS, "");
+    checkpoint(models.path(), "b", FOUR_BITS, "");
+    for (level, rows) in [(2, 2), (3, 1), (4, 1)] {
+        let mut table = Table::default();
+        let done = scan_at(level, &mut table, "m1", models.path(), &Mentions::default());
+        assert_eq!((table.rows().len(), done.faults.as_slice()), (rows, [].as_slice()), "level {level}");
+        assert_eq!(table.resolve("b").now(), Some(if rows == 1 { "a" } else { "b" }));
+    }
 }
 
 #[test]
