@@ -232,11 +232,17 @@ impl RowReader<'_> {
                 );
             }
         }
-        if cells.generated.is_some_and(|tokens| tokens > 1) {
-            let stated = (cells.generated, cells.decode_ms, cells.decode_rate);
-            if let Some(rates) = disagreement(stated.0, stated.1, stated.2) {
-                self.problem("rate_disagrees", line, format!("column `decode_tok_s`: {rates}"));
-            }
+        if cells.generated == Some(1)
+            && let Some(rate) = cells.decode_rate.filter(|rate| *rate > 0.0)
+        {
+            let message =
+                format!("column `decode_tok_s`: {rate} tok/s of one token, which took no decode step");
+            self.problem("rate_without_steps", line, message);
+        }
+        if cells.generated.is_some_and(|tokens| tokens > 1)
+            && let Some(rates) = disagreement(cells.generated, cells.decode_ms, cells.decode_rate)
+        {
+            self.problem("rate_disagrees", line, format!("column `decode_tok_s`: {rates}"));
         }
         if let Some(rates) = disagreement(cells.prompt_tokens, cells.prefill_ms, cells.prefill_rate) {
             self.problem("rate_disagrees", line, format!("column `prefill_tok_s`: {rates}"));

@@ -11,6 +11,7 @@ pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
     fields: &[
         "runtime",
         "mlx_commit",
+        "mlx_version",
         "build_type",
         "hardware",
         "max_tokens",
@@ -55,8 +56,10 @@ const SETTINGS: [Field; 9] = [
 ];
 
 /// Facts that later layouts added: known on one side alone is worth a remark.
-const ADDED: [Field; 8] = [
+const ADDED: [Field; 10] = [
     Field::RuntimeVersion,
+    Field::MlxVersion,
+    Field::MlxCommit,
     Field::Features,
     Field::TargetCpu,
     Field::Kernels,

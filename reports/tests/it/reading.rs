@@ -215,6 +215,26 @@ fn a_file_on_disk_reads_as_the_same_bytes_do() {
 }
 
 #[test]
+fn our_own_rows_come_with_their_repetitions() {
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rows_v1.csv");
+    let file = history::read(&golden).expect("OK because this version is read for ever");
+    assert_eq!(file.layout, "v1");
+    let record = file.records.iter().find(|record| record.outcome.is_ok()).expect("OK because one is valid");
+    let value = record.value(Metric::Decode).expect("OK because it is valid");
+    let repetitions = record.repetitions(Metric::Decode);
+    assert!(repetitions.len() > 1, "{repetitions:?}");
+    assert!(repetitions.iter().any(|rate| (rate - value).abs() < 1e-9), "{value} is not of {repetitions:?}");
+}
+
+#[test]
+fn a_rate_of_a_single_token_is_named_and_not_used() {
+    let one = with("generated_tokens", "1").replace("1138.69,112.41", "0.00,533333.33");
+    let file = read(&format!("{HEADER}\n{one}"));
+    assert!(rules(&file).contains(&("rate_without_steps", Some(2))), "{:?}", file.problems);
+    assert_eq!(file.records[0].value(Metric::Decode), None);
+}
+
+#[test]
 fn a_million_rows_are_read_whole_and_share_their_facts() {
     // A tenth of it where speed is not what is tested; the release build is timed by hand.
     const ROWS: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
