@@ -19,6 +19,8 @@ pub mod architecture;
 pub mod class;
 pub mod config;
 pub mod folder;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod groups;
 pub mod headers;
 pub mod identity;

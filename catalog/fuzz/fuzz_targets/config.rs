@@ -1,0 +1,7 @@
+//! Feeds bytes to the config reader; what it must hold to is in `mlxcel_catalog::fuzzing`.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| mlxcel_catalog::fuzzing::config(bytes));
