@@ -5,6 +5,7 @@
 //! whether a measurement is good: the harness measures and judges, and what it concludes is written here.
 
 pub mod compare;
+pub mod gate;
 pub mod history;
 pub mod measure;
 pub mod names;

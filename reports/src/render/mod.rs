@@ -2,6 +2,7 @@
 //! not hold.
 
 pub mod comparison;
+pub mod gate;
 pub mod history;
 pub mod json;
 pub mod terminal;

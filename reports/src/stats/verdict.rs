@@ -163,7 +163,6 @@ fn verdict(answer: &Answer, higher_is_better: bool, alpha: f64) -> Verdict {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "whole numbers and halves are exact")]
 mod tests {
     use super::*;
 

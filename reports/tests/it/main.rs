@@ -4,6 +4,7 @@ mod claims;
 mod comparing;
 mod documents;
 mod endings;
+mod gate;
 mod historical;
 mod rank_statistics;
 mod reading;
