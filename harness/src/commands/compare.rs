@@ -82,7 +82,10 @@ fn options(arguments: &CompareArgs) -> Options {
         moved_threshold: arguments.moved_threshold,
         repeat: arguments.repeat,
         min_share: arguments.min_share,
-        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        // Where the program lies on this machine is nobody's business.
+        command: std::iter::once("mlxcel-bench".to_owned())
+            .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
+            .collect(),
     }
 }
 
