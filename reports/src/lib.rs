@@ -21,4 +21,5 @@ pub mod stats;
 pub mod status;
 pub mod store;
 mod text;
+pub mod verify;
 pub mod wire;

@@ -82,6 +82,8 @@ pub(super) fn next_row(
     rows: &mut csv::Reader<impl Read>,
     row: &mut csv::StringRecord,
 ) -> Result<Option<u64>, csv::Error> {
+    // A quote that is never closed takes the end of its line with it.
+    let first_possible = rows.position().line();
     while rows.read_record(row)? {
         if row.len() == 1 && row.get(0) == Some("\r") {
             continue;
@@ -92,7 +94,7 @@ pub(super) fn next_row(
             row.push_field(&last);
         }
         let within = row.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
-        return Ok(Some(rows.position().line().saturating_sub(within + 1)));
+        return Ok(Some(rows.position().line().saturating_sub(within + 1).max(first_possible)));
     }
     Ok(None)
 }

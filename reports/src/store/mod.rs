@@ -16,7 +16,6 @@ pub use error::StoreError;
 pub use name::FileName;
 pub(crate) use read::{Beside, beside, read_provenance};
 pub use read::{Completeness, OpenError, ResultFile, open, read_samples};
-pub use samples::StoredSample;
-pub(crate) use samples::parse as parse_sample;
+pub use samples::{StoredSample, parse as parse_sample};
 pub(crate) use write::sha256_of;
 pub use write::{Finished, ResultSet};

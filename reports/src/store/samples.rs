@@ -66,7 +66,7 @@ pub(super) fn line(identity: &RowIdentity, sample: &Sample) -> serde_json::Resul
 }
 
 /// Reads a line, or says what is wrong with it.
-pub(crate) fn parse(line: &str) -> Result<StoredSample, String> {
+pub fn parse(line: &str) -> Result<StoredSample, String> {
     #[derive(Deserialize)]
     struct Versioned {
         schema_version: u32,

@@ -42,11 +42,15 @@ pub fn verify(path: &Path, context: Context<'_>) -> Result<Verification, VerifyE
     if [".csv", ".csv.partial"].iter().any(|ending| name.ends_with(ending)) {
         return result_file(path);
     }
-    let text = read_text(path)?;
+    document(path, &read_text(path)?, context)
+}
+
+/// Verifies the text of a comparison document; `path` says where it lies, for complaints and for finding its inputs.
+pub fn document(path: &Path, text: &str, context: Context<'_>) -> Result<Verification, VerifyError> {
     if text.trim_start().starts_with('{') {
-        json::verify(path, &text, context)
+        json::verify(path, text, context)
     } else {
-        markdown::verify(path, &text, context)
+        markdown::verify(path, text, context)
     }
 }
 

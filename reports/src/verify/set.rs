@@ -46,7 +46,8 @@ pub(super) fn verify(path: &Path) -> Result<Verification, VerifyError> {
             digests(path, &bytes, file, &beside, &provenance, &mut verification)?;
         }
     }
-    measured(path, &beside, &read.readable, &mut verification)?;
+    let all_readable = read.readable.len() == read.total;
+    measured(path, &beside, (&read.readable, all_readable), &mut verification)?;
     Ok(verification)
 }
 
@@ -106,7 +107,7 @@ fn digests(
 fn measured(
     path: &Path,
     beside: &Beside,
-    lines: &[Line],
+    (lines, all_readable): (&[Line], bool),
     verification: &mut Verification,
 ) -> Result<(), VerifyError> {
     match &beside.samples {
@@ -114,7 +115,9 @@ fn measured(
             let bytes =
                 std::fs::read(file).map_err(|source| VerifyError::Read { path: file.clone(), source })?;
             match String::from_utf8(bytes) {
-                Ok(text) => samples::verify(file, &text, beside.unfinished, path, lines, verification),
+                Ok(text) => {
+                    samples::verify(file, &text, beside.unfinished, path, (lines, all_readable), verification);
+                }
                 Err(error) => {
                     let at = error.utf8_error().valid_up_to();
                     let line =

@@ -1,11 +1,15 @@
 //! Tests of the crate as its users see it: files in, rows out, and the other way round.
 
+mod campaign;
 mod claims;
 mod comparing;
 mod documents;
+mod edges;
 mod endings;
 mod gate;
+mod fuzzing;
 mod historical;
+mod mutations;
 mod rank_statistics;
 mod reading;
 mod rendering;
@@ -13,3 +17,4 @@ mod result_sets;
 mod rows;
 mod sample_rows;
 mod sample_sets;
+mod verifying;

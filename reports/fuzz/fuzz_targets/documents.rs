@@ -1,0 +1,4 @@
+//! `mlxcel_reports_fuzz::documents` on whatever the fuzzer thinks of.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mlxcel_reports_fuzz::documents(data));
