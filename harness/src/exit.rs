@@ -14,6 +14,10 @@ pub enum Exit {
     Refused,
     /// No row holds a valid measurement, though none failed.
     InvalidOnly,
+    /// A gate can neither pass nor fail the candidate.
+    Inconclusive,
+    /// A gate found improvements and nothing else, and was asked to tell.
+    Improved,
     /// Bad input, or a fault of our own.
     BadInput,
     /// The command line is wrong.
@@ -29,8 +33,9 @@ impl Exit {
             Self::Fine => 0,
             Self::Failure => 1,
             Self::Refused => 2,
-            Self::InvalidOnly => 3,
+            Self::InvalidOnly | Self::Inconclusive => 3,
             Self::BadInput => 4,
+            Self::Improved => 5,
             Self::Usage => 64,
             Self::Interrupted => 130,
         }

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod compare;
+mod gate;
 mod sweep;
 
 use clap::{Parser, Subcommand};
@@ -10,6 +11,7 @@ pub use catalog::{
     CatalogCommand, CheckArgs, IdentifyArgs, MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs,
 };
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
+pub use gate::{GateArgs, GateFormat, ReportFile};
 pub use sweep::{Dedup, Format, MODELS, ShapeArgs, SweepArgs, Target};
 
 /// Measures local language models and stamps every row with what really ran.
@@ -28,6 +30,8 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Compare two result files: refuses whatever cannot be compared.
     Compare(Box<CompareArgs>),
+    /// Say whether a candidate may pass: its measurements against a baseline's, by a policy.
+    Gate(Box<GateArgs>),
     /// Read result files of every layout.
     #[command(subcommand)]
     History(HistoryCommand),

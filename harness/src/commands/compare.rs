@@ -23,7 +23,7 @@ use crate::text::{complain, say};
 pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
     let before = history::read(&arguments.before)?;
     let after = history::read(&arguments.after)?;
-    let names = names(arguments)?;
+    let names = names(arguments.catalog.as_deref())?;
     let options = options(arguments);
     let folder =
         arguments.store.as_deref().or_else(|| arguments.before.parent()).unwrap_or_else(|| Path::new("."));
@@ -56,8 +56,8 @@ pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
     Ok(if refused { Exit::Refused } else { Exit::Fine })
 }
 
-fn names(arguments: &CompareArgs) -> anyhow::Result<Box<dyn NameResolver>> {
-    let Some(path) = &arguments.catalog else {
+pub(super) fn names(catalog: Option<&Path>) -> anyhow::Result<Box<dyn NameResolver>> {
+    let Some(path) = catalog else {
         return Ok(Box::new(ExactNames));
     };
     let table = Table::read(path)?;
@@ -99,7 +99,7 @@ fn rendered(comparison: &Comparison, arguments: &CompareArgs) -> anyhow::Result<
 }
 
 /// Whole or not at all, and never over one of the files that were compared: written beside the name and moved.
-fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
     if path.exists() {
         bail!("`{}` exists and is not replaced; name another file for --out", path.display());
     }

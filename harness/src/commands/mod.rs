@@ -2,6 +2,7 @@
 
 mod catalog;
 mod compare;
+mod gate;
 mod history;
 mod selftest;
 mod sweep;
@@ -19,6 +20,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Gate(arguments) => gate::run(&arguments),
         Command::History(command) => history::run(&command),
         Command::Selftest { format } => selftest::run(format),
         Command::Catalog(command) => catalog::run(&command),

@@ -322,3 +322,42 @@ fn outcome(rows: &[GateRow], missing: &[MissingRow], policy: &Policy, tell_impro
         Outcome::Pass
     }
 }
+
+/// Puts what a second stage measured in the place of the rows that the first one flagged. The second stage is a gate over
+/// fresh measurements of those rows alone, so its family is theirs.
+pub fn confirmed(mut first: GateReport, second: GateReport, tell_improvements: bool) -> GateReport {
+    first.inputs.extend(second.inputs);
+    first.notes.extend(second.notes);
+    for (to, from) in [
+        (&mut first.dropped, second.dropped),
+        (&mut first.accepted, second.accepted),
+        (&mut first.warnings, second.warnings),
+    ] {
+        to.extend(from);
+    }
+    if second.outcome == Outcome::Refused {
+        first.refused = second.refused;
+        first.rows.clear();
+        first.outcome = Outcome::Refused;
+    } else {
+        for row in first.rows.iter_mut().filter(|row| row.state == State::Flagged) {
+            let anew = second.rows.iter().find(|other| {
+                other.metric == row.metric && (other.model == row.model || other.model == name_of(&row.model))
+            });
+            let Some(anew) = anew else { continue };
+            let screened = row.ratio.map_or_else(String::new, |ratio| format!(": {ratio:.3} before"));
+            let reason = anew.reason.as_ref().map_or_else(String::new, |reason| format!("; {reason}"));
+            *row = GateRow {
+                model: row.model.clone(),
+                reason: Some(format!("flagged and measured anew{screened}{reason}")),
+                ..anew.clone()
+            };
+        }
+        first.rows.sort_by(|one, other| {
+            (one.state, &one.model, one.metric).cmp(&(other.state, &other.model, other.metric))
+        });
+        first.outcome = outcome(&first.rows, &first.missing, &first.policy, tell_improvements);
+    }
+    first.exit_code = first.outcome.exit_code();
+    first
+}

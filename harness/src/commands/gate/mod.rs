@@ -1,0 +1,86 @@
+//! `gate`: whether a candidate may pass, for CI. The decision is `mlxcel_reports::gate`'s; here files are read and reports
+//! written.
+
+mod confirm;
+mod git;
+
+use anyhow::Context as _;
+use jiff::ZonedDateTime;
+use mlxcel_reports::gate::policy::Policy;
+use mlxcel_reports::gate::report::{GateReport, Outcome, State};
+use mlxcel_reports::gate::spread::Spreads;
+use mlxcel_reports::gate::{Request, confirmed, inputs, run as decide};
+use mlxcel_reports::render::gate as render;
+
+use super::compare::{names, write_new};
+use crate::cli::{GateArgs, GateFormat};
+use crate::exit::Exit;
+use crate::text::{complain, say};
+
+pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
+    let mut policy = arguments.policy.as_deref().map_or_else(|| Ok(Policy::default()), Policy::read)?;
+    if let Some(vary) = arguments.vary {
+        policy.vary = vary;
+    }
+    if !arguments.metric.is_empty() {
+        policy.metrics.clone_from(&arguments.metric);
+    }
+    policy.accept.extend(arguments.accept.iter().copied());
+    let spreads = arguments.spreads.as_deref().map_or_else(|| Ok(Spreads::default()), Spreads::read)?;
+    let names = names(arguments.catalog.as_deref())?;
+    let candidate = inputs::read(&arguments.candidate)?;
+    let mut remarks = Vec::new();
+    let baseline = match &arguments.baseline_from_git {
+        None => inputs::read(&arguments.baseline)?,
+        Some(revision) => {
+            let found = git::baseline(revision, &arguments.baseline)?;
+            remarks = found.remarks;
+            found.files
+        }
+    };
+    let first = confirm::FirstStage::of(&baseline, &candidate, names.as_ref())?;
+    let request = |baseline, candidate, policy: Policy| Request {
+        baseline,
+        candidate,
+        policy,
+        spreads: spreads.clone(),
+        names: names.as_ref(),
+        today: ZonedDateTime::now().date(),
+        tell_improvements: arguments.tell_improvements,
+        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+    };
+    let mut report = decide(request(baseline, candidate, policy.clone()));
+    if arguments.confirm && report.count(State::Flagged) > 0 {
+        let measured = confirm::measure(&report, &first, arguments)?;
+        // Which rows there must be was settled by the first stage, and the baseline is as old as it was.
+        let policy = Policy { required: Vec::new(), max_baseline_age_days: None, min_share: None, ..policy };
+        let second = decide(request(measured.baseline, measured.candidate, policy));
+        report = confirmed(report, second, arguments.tell_improvements);
+        report.notes.push(format!("the measurements of --confirm lie in {}", measured.folder.display()));
+    }
+    report.notes.extend(remarks);
+    for file in &arguments.report {
+        write_new(&file.path, &rendered(&report, file.format)?)?;
+    }
+    say(&rendered(&report, arguments.format)?).context("cannot write to stdout")?;
+    if arguments.format != GateFormat::Table {
+        complain(&format!("gate: {}", render::headline(&report)));
+    }
+    Ok(match report.outcome {
+        Outcome::Pass => Exit::Fine,
+        Outcome::Regression => Exit::Failure,
+        Outcome::Refused => Exit::Refused,
+        Outcome::Inconclusive => Exit::Inconclusive,
+        Outcome::Improved => Exit::Improved,
+    })
+}
+
+fn rendered(report: &GateReport, format: GateFormat) -> anyhow::Result<String> {
+    Ok(match format {
+        GateFormat::Table => render::table(report, None),
+        GateFormat::Json => serde_json::to_string_pretty(&render::json(report)?)? + "\n",
+        GateFormat::Markdown => render::markdown(report),
+        GateFormat::Junit => render::junit(report),
+        GateFormat::Benchstat => render::benchstat(report),
+    })
+}
