@@ -33,7 +33,11 @@ def main() -> int:
             file=sys.stderr,
         )
         return 4
-    arguments = [found, "compare", *sys.argv[1:]]
+    given = sys.argv[1:]
+    if "--reference" in given:
+        # Another program has another commit anyway; here the two flags are one choice.
+        given = [argument for argument in given if argument != "--allow-commit-change"]
+    arguments = [found, "compare", *given]
     catalog = Path("docs/model-catalog.tsv")
     if not any(argument.split("=")[0] == "--catalog" for argument in arguments) and catalog.is_file():
         arguments += ["--catalog", str(catalog)]

@@ -4,6 +4,7 @@ mod catalog;
 mod compare;
 mod gate;
 mod sweep;
+mod verify;
 
 use clap::{Parser, Subcommand};
 
@@ -13,6 +14,7 @@ pub use catalog::{
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
 pub use gate::{GateArgs, GateFormat, ReportFile};
 pub use sweep::{Dedup, Format, MODELS, ShapeArgs, SweepArgs, Target};
+pub use verify::VerifyArgs;
 
 /// Measures local language models and stamps every row with what really ran.
 #[derive(Debug, Parser)]
@@ -38,6 +40,8 @@ pub enum Command {
     /// What checkpoints are, whether they are whole, which are the same, and what they are called.
     #[command(subcommand)]
     Catalog(CatalogCommand),
+    /// Derive again what result sets and comparisons state: rates, figures, digests, stamps, rules.
+    Verify(VerifyArgs),
     /// Prove every rule of a comparison on a built-in corpus of bad pairs.
     Selftest {
         /// How the cases are printed.

@@ -67,7 +67,7 @@ pub(super) fn names(catalog: Option<&Path>) -> anyhow::Result<Box<dyn NameResolv
     Ok(Box::new(table))
 }
 
-fn options(arguments: &CompareArgs) -> Options {
+pub(super) fn options(arguments: &CompareArgs) -> Options {
     let mut accepted: BTreeSet<Acceptance> = arguments.accept.iter().copied().collect();
     if arguments.include_non_generative {
         accepted.insert(Acceptance::NonGenerative);

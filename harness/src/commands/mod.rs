@@ -6,6 +6,7 @@ mod gate;
 mod history;
 mod selftest;
 mod sweep;
+mod verify;
 mod version;
 mod worker;
 
@@ -22,6 +23,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Gate(arguments) => gate::run(&arguments),
         Command::History(command) => history::run(&command),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::Selftest { format } => selftest::run(format),
         Command::Catalog(command) => catalog::run(&command),
         Command::Version { json } => version::run(json),

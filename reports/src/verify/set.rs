@@ -116,7 +116,14 @@ fn measured(
                 std::fs::read(file).map_err(|source| VerifyError::Read { path: file.clone(), source })?;
             match String::from_utf8(bytes) {
                 Ok(text) => {
-                    samples::verify(file, &text, beside.unfinished, path, (lines, all_readable), verification);
+                    samples::verify(
+                        file,
+                        &text,
+                        beside.unfinished,
+                        path,
+                        (lines, all_readable),
+                        verification,
+                    );
                 }
                 Err(error) => {
                     let at = error.utf8_error().valid_up_to();

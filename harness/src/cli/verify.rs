@@ -1,0 +1,24 @@
+//! The flags of `verify`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::ListFormat;
+
+/// Files whose statements are derived again.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Exit codes: 0 everything that was looked at follows; 1 something does not; 4 a file cannot be read or holds nothing that could be \
+derived; 64 wrong command line.
+
+The paths in a comparison are looked for as they stand, seen from the current folder, then from the folder of the document, then \
+beside it.")]
+pub struct VerifyArgs {
+    /// Result files (.csv, with samples and provenance beside them), and the JSON or Markdown output of compare.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = ListFormat::Table)]
+    pub format: ListFormat,
+}
