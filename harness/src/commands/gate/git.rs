@@ -90,7 +90,8 @@ fn collect(
     let before = blobs.len();
     for entry in &folder {
         let Ok(name) = entry.name() else { continue };
-        if entry.kind() == Some(ObjectType::Blob) && name.ends_with(".csv") && !name.starts_with('.') {
+        let is_result = Path::new(name).extension().is_some_and(|ending| ending == "csv");
+        if entry.kind() == Some(ObjectType::Blob) && is_result && !name.starts_with('.') {
             blobs.push((path.join(name), entry.id()));
         }
     }
