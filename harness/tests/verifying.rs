@@ -89,6 +89,39 @@ fn an_edited_comparison_ends_with_1_and_names_line_field_and_both_values() -> Ou
 }
 
 #[test]
+fn rows_that_are_not_committed_prove_nothing_where_that_is_asked() -> Outcome {
+    let folder = compared()?;
+    let committed = || bench(folder.path(), "verify --committed c.json c.md");
+    let output = committed()?;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("no git repository"), "{}", stdout(&output));
+    let repository = git2::Repository::init(folder.path())?;
+    let commit = |names: &[&str]| -> Outcome {
+        let mut index = repository.index()?;
+        for name in names {
+            index.add_path(Path::new(name))?;
+        }
+        index.write()?;
+        let tree = repository.find_tree(index.write_tree()?)?;
+        let who = git2::Signature::now("test", "test@example.org")?;
+        let parent = repository.head().and_then(|head| head.peel_to_commit()).ok();
+        repository.commit(Some("HEAD"), &who, &who, "rows", &tree, &parent.iter().collect::<Vec<_>>())?;
+        Ok(())
+    };
+    commit(&CAMPAIGN[..1])?;
+    let output = committed()?;
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output).matches("does not hold this file").count(), 2, "{}", stdout(&output));
+    commit(&CAMPAIGN)?;
+    assert_eq!(committed()?.status.code(), Some(0), "{}", stdout(&committed()?));
+    // A space more changes no number, but the file is another.
+    let path = folder.path().join(CAMPAIGN[1]);
+    fs::write(&path, fs::read_to_string(&path)? + "\n")?;
+    assert_eq!(committed()?.status.code(), Some(1));
+    Ok(())
+}
+
+#[test]
 fn a_command_line_of_something_else_confirms_nothing() -> Outcome {
     let folder = compared()?;
     let path = folder.path().join("c.json");

@@ -18,6 +18,10 @@ pub struct VerifyArgs {
     /// Result files (.csv, with samples and provenance beside them), and the JSON or Markdown output of compare.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// Fail unless the rows that everything was derived from are committed: in the git repository around them, in the
+    /// commit that is checked out, byte for byte.
+    #[arg(long)]
+    pub committed: bool,
     /// How the result is printed.
     #[arg(long, value_enum, default_value_t = ListFormat::Table)]
     pub format: ListFormat,

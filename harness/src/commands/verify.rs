@@ -2,9 +2,11 @@
 //! the command line of a comparison is read again, by the very flags that `compare` has.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::Context as _;
 use clap::Parser as _;
+use git2::Repository;
 use mlxcel_reports::compare::options::Options;
 use mlxcel_reports::verify::{Context, Invocation, Verification, verify};
 use serde_json::{Value, json};
@@ -20,7 +22,10 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut exit = Exit::Fine;
     for file in &arguments.files {
         match verify(file, Context { read_command: &read_command }) {
-            Ok(verification) => {
+            Ok(mut verification) => {
+                if arguments.committed {
+                    committed(&mut verification);
+                }
                 if !verification.is_consistent() && exit == Exit::Fine {
                     exit = Exit::Failure;
                 }
@@ -43,6 +48,33 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
+/// Rows that only somebody's working folder holds prove nothing to anybody else.
+fn committed(verification: &mut Verification) {
+    for source in verification.sources.clone() {
+        match is_committed(&source) {
+            Ok(true) => {}
+            Ok(false) => verification
+                .distrust(&source, "the commit that is checked out does not hold this file as it is"),
+            Err(error) => {
+                verification.distrust(&source, format!("whether it is committed cannot be told: {error:#}"))
+            }
+        }
+    }
+}
+
+fn is_committed(path: &Path) -> anyhow::Result<bool> {
+    let path = path.canonicalize()?;
+    let folder = path.parent().context("it lies in no folder")?;
+    let repository = Repository::discover(folder).context("it lies in no git repository")?;
+    let root = repository.workdir().context("the repository has no working tree")?.canonicalize()?;
+    let tree = repository.head().and_then(|head| head.peel_to_tree()).context("nothing is committed yet")?;
+    let Ok(entry) = tree.get_path(path.strip_prefix(&root)?) else {
+        return Ok(false);
+    };
+    let blob = repository.find_blob(entry.id())?;
+    Ok(blob.content() == std::fs::read(&path)?)
+}
+
 /// What a document's command line asked for.
 fn read_command(command: &[String]) -> Result<Invocation, String> {
     let cli = Cli::try_parse_from(command).map_err(|error| {
@@ -62,7 +94,7 @@ fn read_command(command: &[String]) -> Result<Invocation, String> {
 }
 
 fn shown(verification: &Verification) -> String {
-    let Verification { file, kind, checked, discrepancies, notes } = verification;
+    let Verification { file, kind, checked, discrepancies, notes, .. } = verification;
     let counts: Vec<String> =
         checked.iter().map(|checked| format!("{} {}", checked.count, checked.what)).collect();
     let word = if discrepancies.is_empty() { "ok" } else { "FAILED" };

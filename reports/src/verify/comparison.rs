@@ -121,6 +121,7 @@ fn input_file(
         let discrepancy = Discrepancy::new(document, &input.field, message);
         verification.found(at(discrepancy).values(Some(&input.sha256), Some(&file.sha256)));
     }
+    verification.sources.push(file.path.clone());
     let folder = file.path.parent().unwrap_or_else(|| Path::new("")).to_owned();
     named.clone_into(&mut file.path);
     Some((file, folder))

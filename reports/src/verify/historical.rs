@@ -12,6 +12,7 @@ const DISAGREEMENTS: [&str; 6] =
 pub(super) fn verify(path: &Path) -> Result<Verification, VerifyError> {
     let file = history::read(path)?;
     let mut verification = Verification::new(path, "historical result file");
+    verification.sources.push(path.to_owned());
     verification.count("rows", file.records.len());
     let cells = Cells::read(path).unwrap_or_default();
     for problem in &file.problems {

@@ -88,6 +88,8 @@ pub struct Verification {
     pub file: PathBuf,
     /// What it is.
     pub kind: &'static str,
+    /// The files that what it states was derived from, itself included where it holds rows.
+    pub sources: Vec<PathBuf>,
     /// What was looked at.
     pub checked: Vec<Checked>,
     /// What does not follow.
@@ -101,6 +103,7 @@ impl Verification {
         Self {
             file: file.to_owned(),
             kind,
+            sources: Vec::new(),
             checked: Vec::new(),
             discrepancies: Vec::new(),
             notes: Vec::new(),
@@ -116,6 +119,11 @@ impl Verification {
 
     pub(super) fn found(&mut self, discrepancy: Discrepancy) {
         self.discrepancies.push(discrepancy);
+    }
+
+    /// Adds a file that cannot be trusted, for `reason`; of the caller's own checks.
+    pub fn distrust(&mut self, file: &Path, reason: impl Into<String>) {
+        self.discrepancies.push(Discrepancy::new(file, "file", reason));
     }
 
     /// Everything that was looked at follows.

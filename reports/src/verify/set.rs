@@ -14,6 +14,8 @@ pub(super) fn verify(path: &Path) -> Result<Verification, VerifyError> {
     let bytes = std::fs::read(path).map_err(|source| VerifyError::Read { path: path.to_owned(), source })?;
     let beside = store::beside(path)?;
     let mut verification = Verification::new(path, "result set");
+    verification.sources.push(path.to_owned());
+    verification.sources.extend([&beside.samples, &beside.provenance].into_iter().flatten().cloned());
     let read = rows::read(path, &bytes, beside.unfinished)?;
     verification.count("rows", read.total);
     verification.discrepancies.extend(read.discrepancies);
