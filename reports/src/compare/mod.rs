@@ -23,6 +23,7 @@ use crate::names::NameResolver;
 use crate::record::{Facts, Record};
 use crate::rules::{Case, Check, RuleSet};
 use crate::statistics::{Summary, geometric_mean, quartiles};
+use crate::stats::verdict::{Certainty, FEWEST_UNITS, Question, judge};
 
 /// Compares two files.
 pub fn compare(
@@ -52,11 +53,7 @@ pub fn compare(
         }
     }
     let refused = !findings.refused.is_empty();
-    let pairs: Vec<PairFigures> = if refused {
-        Vec::new()
-    } else {
-        survivors.iter().filter_map(|pair| figures(pair, options)).collect()
-    };
+    let pairs = if refused { Vec::new() } else { figures_of(&survivors, options) };
     report(&case, &pairing, findings, pairs)
 }
 
@@ -157,6 +154,34 @@ fn of_pair(case: &Case<'_>, rules: &RuleSet, pair: &Pair<'_>) -> Vec<Finding> {
         .collect()
 }
 
+/// The figures of all pairs; those with several rows a side, each of a process of its own, are tested as one family.
+fn figures_of(pairs: &[&Pair<'_>], options: &Options) -> Vec<PairFigures> {
+    let mut measured: Vec<(&Pair<'_>, PairFigures)> =
+        pairs.iter().filter_map(|pair| Some((*pair, figures(pair, options)?))).collect();
+    let has_several = |pair: &Pair<'_>| pair.before.len().min(pair.after.len()) >= FEWEST_UNITS;
+    let values =
+        |rows: &[&Record]| -> Vec<f64> { rows.iter().filter_map(|row| row.value(options.metric)).collect() };
+    let values: Vec<[Vec<f64>; 2]> = measured
+        .iter()
+        .filter(|(pair, _)| has_several(pair))
+        .map(|(pair, _)| [values(&pair.before), values(&pair.after)])
+        .collect();
+    let questions: Vec<Question<'_>> = values
+        .iter()
+        .map(|[before, after]| Question {
+            before,
+            after,
+            higher_is_better: options.metric.higher_is_better(),
+            floor: options.moved_threshold,
+        })
+        .collect();
+    let answers = judge(&questions, Certainty::default());
+    for ((_, figures), answer) in measured.iter_mut().filter(|(pair, _)| has_several(pair)).zip(answers) {
+        figures.test = answer;
+    }
+    measured.into_iter().map(|(_, figures)| figures).collect()
+}
+
 fn figures(pair: &Pair<'_>, options: &Options) -> Option<PairFigures> {
     let metric = options.metric;
     let values = |rows: &[&Record]| -> Vec<f64> { rows.iter().filter_map(|row| row.value(metric)).collect() };
@@ -194,6 +219,7 @@ fn figures(pair: &Pair<'_>, options: &Options) -> Option<PairFigures> {
         before_line: pair.before.first()?.line,
         after_line: pair.after.first()?.line,
         moved: change > options.moved_threshold && change > noise,
+        test: None,
     })
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::finding::Finding;
+use crate::stats::verdict::Answer;
 
 /// Whether there is a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +44,9 @@ pub struct PairFigures {
     pub after_line: u64,
     /// Changed by more than the threshold and more than the spread.
     pub moved: bool,
+    /// Test, interval and verdict, where each side has several rows of processes of their own; the threshold is the floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<Answer>,
 }
 
 /// The ratios together.

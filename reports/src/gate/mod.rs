@@ -20,9 +20,10 @@ use spread::Spreads;
 
 use crate::compare::baseline::Readings;
 use crate::compare::compare;
-use crate::compare::finding::Finding;
+use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::{Options, Repeat};
-use crate::compare::pairing;
+use crate::compare::pairing::{self, Pairing};
+use crate::compare::report::Comparison;
 use crate::history::SourceFile;
 use crate::names::NameResolver;
 use crate::record::{Metric, Record};
@@ -82,7 +83,8 @@ pub fn run(request: Request<'_>) -> GateReport {
             spreads: &spreads,
         };
         rows.extend(sheet.rows());
-        new.extend(pairing.only_after.iter().cloned());
+        new.extend(sheet.new_rows(&candidate.records));
+        findings.add(too_few(&comparison, &pairing, &policy), &policy);
         findings.take(comparison.refused, comparison.dropped, comparison.warnings, comparison.accepted);
     }
     new.sort();
@@ -132,10 +134,26 @@ fn options(policy: &Policy, metric: Metric, command: &[String]) -> Options {
         min_generated: policy.min_generated,
         moved_threshold: policy.floor,
         repeat: Some(Repeat::All),
-        min_share: policy.min_share,
         command: command.to_vec(),
         ..Options::default()
     }
+}
+
+/// P24 for a side of several files, where a row of one name is one row however many files have it.
+fn too_few(comparison: &Comparison, pairing: &Pairing<'_>, policy: &Policy) -> Option<Finding> {
+    let least = policy.min_share?;
+    let paired = pairing.pairs.len();
+    let smaller = paired + pairing.only_before.len().min(pairing.only_after.len());
+    let compared = comparison.pairs.len();
+    (comparison.refused.is_empty() && (compared as f64) < least * smaller as f64).then(|| {
+        let message = format!(
+            "{compared} of {smaller} rows are compared ({}), less than the share of {least} that the policy demands",
+            comparison.metric
+        );
+        let rows = |alone: usize| Some(format!("{} rows", paired + alone));
+        Finding::new("P24", Tier::Refuse, "pairs", message)
+            .values(rows(pairing.only_before.len()), rows(pairing.only_after.len()))
+    })
 }
 
 /// The findings of all metrics, each once.

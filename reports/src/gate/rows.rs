@@ -31,6 +31,21 @@ impl Sheet<'_> {
         paired.chain(alone).collect()
     }
 
+    /// Rows that the candidate measured and the baseline did not.
+    pub(super) fn new_rows(&self, candidate: &[Record]) -> Vec<String> {
+        let unmeasured = self
+            .pairing
+            .pairs
+            .iter()
+            .filter(|pair| self.values(&pair.before).is_empty() && !self.values(&pair.after).is_empty());
+        let alone = self
+            .pairing
+            .only_after
+            .iter()
+            .filter(|label| !self.values(&self.named(candidate, label)).is_empty());
+        unmeasured.map(Pair::label).chain(alone.cloned()).collect()
+    }
+
     fn of_pair(&self, pair: &Pair<'_>) -> Option<GateRow> {
         let label = pair.label();
         let (befores, afters) = (self.values(&pair.before), self.values(&pair.after));
@@ -78,19 +93,7 @@ impl Sheet<'_> {
 
     /// A row of the baseline that the candidate does not name. One that the baseline did not measure either is no loss.
     fn of_one_sided(&self, label: &str) -> Option<GateRow> {
-        let varying = self.policy.vary.setting();
-        let rows: Vec<&Record> = self
-            .baseline
-            .iter()
-            .filter(|record| {
-                let name = self.names.resolve(&record.model);
-                name == label
-                    || label
-                        .strip_prefix(name.as_ref())
-                        .and_then(|rest| rest.strip_prefix(" [")?.strip_suffix(']'))
-                        .is_some_and(|shape| shape == record.shape(varying))
-            })
-            .collect();
+        let rows = self.named(self.baseline, label);
         let values = self.values(&rows);
         let record = rows.first()?;
         if values.is_empty() {
@@ -102,6 +105,19 @@ impl Sheet<'_> {
         row.state = State::Vanished;
         row.reason = Some("the candidate has no such row".to_owned());
         Some(row)
+    }
+
+    /// The rows that a pairing calls by this name, with or without a shape.
+    fn named<'r>(&self, records: &'r [Record], label: &str) -> Vec<&'r Record> {
+        let varying = self.policy.vary.setting();
+        let is_it = |record: &&Record| {
+            let name = self.names.resolve(&record.model);
+            let shape = || {
+                label.strip_prefix(name.as_ref()).and_then(|rest| rest.strip_prefix(" [")?.strip_suffix(']'))
+            };
+            name == label || shape().is_some_and(|shape| shape == record.shape(varying))
+        };
+        records.iter().filter(is_it).collect()
     }
 
     fn values(&self, rows: &[&Record]) -> Vec<f64> {

@@ -1,6 +1,9 @@
 //! Gates on small files: every outcome with its exit code, and every form of the report.
 
 use jiff::civil::Date;
+use mlxcel_reports::compare::baseline::Readings;
+use mlxcel_reports::compare::compare;
+use mlxcel_reports::compare::options::{Axis, Options, Repeat};
 use mlxcel_reports::gate::policy::Policy;
 use mlxcel_reports::gate::report::{GateReport, Outcome, State};
 use mlxcel_reports::gate::spread::{Spread, Spreads};
@@ -9,9 +12,12 @@ use mlxcel_reports::history::{self, SourceFile};
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::names::ExactNames;
 use mlxcel_reports::record::Metric;
+use mlxcel_reports::render::comparison::table;
 use mlxcel_reports::render::gate as render;
 use mlxcel_reports::row::{AnyRow, CheckpointId, Row};
+use mlxcel_reports::rules::RuleSet;
 use mlxcel_reports::stamp::Stamp;
+use mlxcel_reports::stats::verdict::Verdict;
 use mlxcel_reports::status::{Fail, Rule};
 use mlxcel_reports::wire;
 
@@ -221,6 +227,43 @@ fn required_rows_must_be_there() {
 }
 
 #[test]
+fn new_rows_are_those_that_only_the_candidate_measured() {
+    let baseline = vec![file("a.csv", BEFORE, &[("alpha", Cell::Step(1_000_000)), ("beta", Cell::Crash)])];
+    let candidate = vec![file(
+        "b.csv",
+        AFTER,
+        &[
+            ("alpha", Cell::Step(1_000_001)),
+            ("beta", Cell::Step(1_000_000)),
+            ("c", Cell::Step(5)),
+            ("d", Cell::Crash),
+        ],
+    )];
+    assert_eq!(gate(baseline, candidate, policy("")).new, ["beta", "c"]);
+}
+
+#[test]
+fn the_share_of_compared_rows_does_not_depend_on_the_number_of_files() {
+    let sides = |beta| {
+        let side = |name: &str, commit: &str, beta| -> Vec<SourceFile> {
+            (0..4)
+                .map(|number| {
+                    let step = 1_000_000 + number * 3 + u64::from(commit == AFTER);
+                    let rows = [("alpha", Cell::Step(step)), ("beta", beta)];
+                    file(&format!("{name}{number}.csv"), commit, &rows[..])
+                })
+                .collect()
+        };
+        (side("a", BEFORE, Cell::Contended), side("b", AFTER, beta))
+    };
+    let (baseline, candidate) = (files("a", BEFORE, 4, 1_000_000), files("b", AFTER, 4, 1_000_001));
+    assert_eq!(gate(baseline, candidate, policy("min_share = 1.0")).exit_code, 0);
+    let (baseline, candidate) = sides(Cell::Contended);
+    let report = gate(baseline, candidate, policy("min_share = 0.9"));
+    assert_eq!((report.exit_code, report.refused.first().map(|finding| finding.rule)), (2, Some("P24")));
+}
+
+#[test]
 fn known_noise_excuses_until_its_last_day() {
     let noise = |day: &str| {
         policy(&format!(
@@ -339,6 +382,35 @@ fn less_is_better_for_memory() {
         Policy::parse("gate.toml".as_ref(), "metrics = [\"peak-memory\"]").expect("OK because it is good");
     let report = gate(files("a", BEFORE, 4, 1_000_000), files("b", AFTER, 4, 1_200_000), policy);
     assert_eq!((report.exit_code, states(&report)), (0, vec![("alpha-4bit", State::Same)]), "{report:?}");
+}
+
+#[test]
+fn repeated_rows_of_a_comparison_are_tested_as_well() {
+    let side = |name: &str, commit, step: u64, count: u64| {
+        let rows: Vec<(&str, Cell)> = (0..count)
+            .map(|number| ("alpha", Cell::Step(step + number * 1_013)))
+            .chain([("beta", Cell::Step(step))])
+            .collect();
+        file(name, commit, &rows)
+    };
+    let options = Options { axis: Axis::Commit, repeat: Some(Repeat::All), ..Options::default() };
+    let compared = |count, after| {
+        let sides = [side("a", BEFORE, 1_000_000, count), side("b", AFTER, after, count)];
+        let [before, after] = &sides;
+        compare(before, after, &ExactNames, &options, &Readings::default(), &RuleSet::all())
+    };
+    let slower = compared(5, 1_300_000);
+    let tests: Vec<_> =
+        slower.pairs.iter().map(|pair| pair.test.map(|test| (test.verdict, test.family))).collect();
+    assert_eq!(tests, [Some((Verdict::Slower, 1)), None], "{slower:?}");
+    let table = table(&slower, None);
+    assert!(
+        table.contains("alpha: SLOWER, ratio 0.7") && table.contains("one measurement a side in 1 of 2"),
+        "{table}"
+    );
+    assert_eq!(compared(5, 1_000_001).pairs[0].test.map(|test| test.verdict), Some(Verdict::Same));
+    assert_eq!(compared(2, 1_300_000).pairs[0].test.map(|test| test.verdict), Some(Verdict::Unclear));
+    assert_eq!(compared(1, 1_300_000).pairs[0].test, None);
 }
 
 /// Rows of every state that one gate can have.

@@ -50,6 +50,30 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// What the test of a pair with repetitions says.
+fn tested(pair: &PairFigures) -> Option<String> {
+    let answer = pair.test.as_ref()?;
+    let interval = match (answer.ratio_low, answer.ratio_high, answer.confidence) {
+        (Some(low), Some(high), Some(confidence)) => {
+            format!("{low:.3}..{high:.3} at {:.1}%", confidence * 100.0)
+        }
+        _ => "none from so few rows".to_owned(),
+    };
+    let effect = answer.smallest_effect.map_or_else(
+        || "no effect, however large, could have been shown".to_owned(),
+        |effect| format!("the smallest effect that could have been shown is {:.1}%", effect * 100.0),
+    );
+    Some(format!(
+        "{}: {}, ratio {:.3} (Hodges-Lehmann), interval {interval}, p {:.2e} (Mann-Whitney, Holm over {}), floor {:.1}%; {effect}",
+        label(pair),
+        answer.verdict,
+        answer.ratio,
+        answer.p_holm,
+        answer.family,
+        answer.floor * 100.0
+    ))
+}
+
 /// The lines that every form for people ends with.
 fn closing(comparison: &Comparison) -> Vec<String> {
     let summary = &comparison.summary;
@@ -62,6 +86,7 @@ fn closing(comparison: &Comparison) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(", ")
     };
+    lines.extend(comparison.pairs.iter().filter_map(tested));
     let better = if comparison.higher_is_better { "above 1 is faster" } else { "below 1 is less" };
     lines.push(format!(
         "{} {} (after / before, {better}): {} pairs, median {}, quartiles {} and {}, range {} to {}, geometric mean {} over \
