@@ -56,7 +56,7 @@ fn committed(verification: &mut Verification) {
             Ok(false) => verification
                 .distrust(&source, "the commit that is checked out does not hold this file as it is"),
             Err(error) => {
-                verification.distrust(&source, format!("whether it is committed cannot be told: {error:#}"))
+                verification.distrust(&source, format!("whether it is committed cannot be told: {error:#}"));
             }
         }
     }
