@@ -158,7 +158,10 @@ fn what_sweep_writes_is_verified_and_an_edit_of_any_of_its_files_is_found() -> O
     // A scripted worker is not this executable, so no row is valid; the files are written all the same.
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let names = bench.files()?;
-    let csv = names.iter().find(|name| name.ends_with(".csv")).ok_or("no rows")?;
+    let csv = names
+        .iter()
+        .find(|name| Path::new(name).extension().is_some_and(|ending| ending == "csv"))
+        .ok_or("no rows")?;
     let verified = |expected: i32| -> Outcome {
         let output = self::bench(&bench.out(), &format!("verify {csv}"))?;
         assert_eq!(output.status.code(), Some(expected), "{}{}", stdout(&output), stderr(&output));

@@ -65,7 +65,7 @@ fn one_by_one(path: &Path, bytes: &[u8], unfinished: bool) -> Result<Lines, Wire
     }
     lines.total = records.len();
     for record in &records {
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = wire::line_of(bytes, record);
         match alone(path, record) {
             Ok(row) => lines.readable.push(Line { line, row }),
             Err(error) => lines.discrepancies.extend(complaints(path, line, record, &error)),

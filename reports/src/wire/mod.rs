@@ -193,16 +193,17 @@ pub(crate) fn parse(path: &Path, bytes: &[u8], may_be_torn: bool) -> Result<Read
     if torn {
         records.pop();
     }
-    check_version(path, &header, &records)?;
+    check_version(path, &header, bytes, &records)?;
     check_header(path, &header)?;
-    let rows = records.iter().map(|record| read_record(path, record)).collect::<Result<_, _>>()?;
-    Ok(ReadRows { rows, lines: records.iter().map(line_of).collect(), torn })
+    let rows = records.iter().map(|record| read_record(path, bytes, record)).collect::<Result<_, _>>()?;
+    Ok(ReadRows { rows, lines: records.iter().map(|record| line_of(bytes, record)).collect(), torn })
 }
 
 /// The version comes first: a newer file is told from a damaged one even though its header differs as well.
 fn check_version(
     path: &Path,
     header: &csv::StringRecord,
+    bytes: &[u8],
     records: &[csv::StringRecord],
 ) -> Result<(), WireError> {
     let Some(position) = header.iter().position(|name| name == VERSION_COLUMN) else {
@@ -211,7 +212,11 @@ fn check_version(
     for record in records {
         let found = record.get(position).and_then(|cell| cell.parse::<u32>().ok());
         if let Some(found) = found.filter(|found| *found > SCHEMA_VERSION) {
-            return Err(WireError::NewerVersion { path: path.to_owned(), line: line_of(record), found });
+            return Err(WireError::NewerVersion {
+                path: path.to_owned(),
+                line: line_of(bytes, record),
+                found,
+            });
         }
     }
     Ok(())
@@ -232,8 +237,8 @@ fn check_header(path: &Path, header: &csv::StringRecord) -> Result<(), WireError
     })
 }
 
-fn read_record(path: &Path, record: &csv::StringRecord) -> Result<AnyRow, WireError> {
-    let line = line_of(record);
+fn read_record(path: &Path, bytes: &[u8], record: &csv::StringRecord) -> Result<AnyRow, WireError> {
+    let line = line_of(bytes, record);
     if record.len() != COLUMNS.len() {
         return Err(WireError::Ragged {
             path: path.to_owned(),
@@ -251,8 +256,14 @@ fn read_record(path: &Path, record: &csv::StringRecord) -> Result<AnyRow, WireEr
     })
 }
 
-fn line_of(record: &csv::StringRecord) -> u64 {
-    record.position().map_or(0, csv::Position::line)
+/// The line in which a row of these bytes begins. The CSV reader's position is that of the end of the row before, ahead of
+/// empty lines and of the second half of `\r\n`.
+pub(crate) fn line_of(bytes: &[u8], record: &csv::StringRecord) -> u64 {
+    let Some(position) = record.position() else { return 0 };
+    let start = usize::try_from(position.byte()).unwrap_or(usize::MAX);
+    let between =
+        bytes.get(start..).unwrap_or_default().iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    position.line().saturating_add(between.filter(|byte| **byte == b'\n').count() as u64)
 }
 
 fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {

@@ -125,6 +125,25 @@ fn our_own_rows_read_the_same_behind_a_mark_and_with_other_line_ends() {
 }
 
 #[test]
+fn lines_of_our_own_rows_are_counted_right_with_any_line_ends_and_empty_lines() {
+    let text = golden();
+    for other in [
+        text.clone(),
+        text.replace('\n', "\r\n"),
+        text.replace("\nsynthetic-tiny", "\n\n\r\n\nsynthetic-tiny"),
+        text.replace('\n', "\r\n").replace("\r\nsynthetic-tiny", "\r\n\r\n\r\nsynthetic-tiny"),
+    ] {
+        let file = read("x.csv", &other);
+        for name in ["synthetic-tiny", "smollm2-135m-f32", "crashes"] {
+            let line =
+                1 + other.split('\n').position(|line| line.starts_with(name)).unwrap_or_default() as u64;
+            let record = file.records.iter().find(|record| record.model.as_ref() == name);
+            assert_eq!(record.map(|record| record.line), Some(line), "{name}: {other:?}");
+        }
+    }
+}
+
+#[test]
 fn quotes_commas_and_line_breaks_in_a_prompt_of_our_own_rows_are_part_of_it() {
     let text = golden();
     for (cell, prompt) in [
