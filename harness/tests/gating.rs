@@ -426,6 +426,8 @@ fn a_flagged_row_is_measured_anew_in_turn_and_confirmed_or_cleared() -> Outcome 
         assert_eq!(report["rows"][0]["test"]["units_before"], 8);
         assert!(report["rows"][0]["reason"].as_str().is_some_and(|reason| reason.contains("measured anew")));
         assert_eq!(report["inputs"].as_array().map(Vec::len), Some(18));
+        // It was so in the first stage, and is no longer.
+        assert!(!report["notes"].to_string().contains("one measurement a side"), "{}", report["notes"]);
         let calls = fs::read_to_string(folder.path("calls"))?;
         let order: String =
             calls.lines().map(|call| if call.starts_with("anew-a") { 'A' } else { 'B' }).collect();

@@ -29,7 +29,7 @@ use crate::names::NameResolver;
 use crate::record::{Metric, Record};
 use crate::rules::RuleSet;
 use crate::stats::mann_whitney::fewest_a_side;
-use crate::stats::verdict::{Question, Verdict, judge};
+use crate::stats::verdict::{Answer, Question, Verdict, judge};
 
 /// The words that stand beside every ratio of which no more is known.
 pub const ONE_MEASUREMENT: &str = "one measurement a side";
@@ -102,7 +102,7 @@ pub fn run(request: Request<'_>) -> GateReport {
     let mut notes = Vec::new();
     test(&mut rows, &policy);
     excuse(&mut rows, &policy, today, &mut notes);
-    remark(&rows, &policy, &mut notes);
+    notes.extend(remarks(&rows, &policy));
     let missing = if refused { Vec::new() } else { missing(&rows, &candidate.records, names, &policy) };
     rows.sort_by(|one, other| {
         (one.state, &one.model, one.metric).cmp(&(other.state, &other.model, other.metric))
@@ -263,7 +263,9 @@ fn name_of(label: &str) -> &str {
     label.strip_suffix(']').and_then(|label| label.split_once(" [")).map_or(label, |(name, _)| name)
 }
 
-fn remark(rows: &[GateRow], policy: &Policy, notes: &mut Vec<String>) {
+/// What the rows as a whole are worth.
+fn remarks(rows: &[GateRow], policy: &Policy) -> Vec<String> {
+    let mut notes = Vec::new();
     let single = rows.iter().filter(|row| row.is_single()).count();
     if single > 0 {
         notes.push(format!(
@@ -272,20 +274,33 @@ fn remark(rows: &[GateRow], policy: &Policy, notes: &mut Vec<String>) {
             rows.len()
         ));
     }
-    let tested: Vec<&crate::stats::verdict::Answer> =
-        rows.iter().filter_map(|row| row.test.as_ref()).collect();
+    let tested: Vec<&Answer> = rows.iter().filter_map(|row| row.test.as_ref()).collect();
     let powerless = tested.iter().filter(|answer| answer.smallest_effect.is_none()).count();
     if powerless > 0 {
-        let need = fewest_a_side(policy.alpha / tested.len().max(1) as f64)
+        let family = tested.iter().map(|answer| answer.family).max().unwrap_or(1);
+        let need = fewest_a_side(policy.alpha / family as f64)
             .map_or_else(|| "more".to_owned(), |count| count.to_string());
         notes.push(format!(
-            "{powerless} of {} tested rows have too few measurements to show any effect, however large: a family of {} rows \
-             needs at least {need} result files a side at alpha {}",
-            tested.len(),
+            "{powerless} of {} tested rows have too few measurements to show any effect, however large: a family of {family} \
+             rows needs at least {need} result files a side at alpha {}",
             tested.len(),
             policy.alpha
         ));
     }
+    let unclear: Vec<f64> = rows
+        .iter()
+        .filter(|row| row.state == State::Unclear)
+        .filter_map(|row| row.test.as_ref()?.smallest_effect)
+        .collect();
+    if let Some(largest) = unclear.iter().copied().max_by(f64::total_cmp) {
+        notes.push(format!(
+            "{} rows are unclear, neither shown to have changed nor to be the same; a change of up to {:.1}% could have stayed \
+             unseen in them",
+            unclear.len(),
+            largest * 100.0
+        ));
+    }
+    notes
 }
 
 /// The required rows that the candidate has not measured, or that could not be compared for want of a baseline.
@@ -345,7 +360,10 @@ fn outcome(rows: &[GateRow], missing: &[MissingRow], policy: &Policy, tell_impro
 /// fresh measurements of those rows alone, so its family is theirs.
 pub fn confirmed(mut first: GateReport, second: GateReport, tell_improvements: bool) -> GateReport {
     first.inputs.extend(second.inputs);
+    // What was said of the rows as they were is said anew of the rows as they are.
+    let stale = [remarks(&first.rows, &first.policy), remarks(&second.rows, &second.policy)].concat();
     first.notes.extend(second.notes);
+    first.notes.retain(|note| !stale.contains(note));
     for (to, from) in [
         (&mut first.dropped, second.dropped),
         (&mut first.accepted, second.accepted),
@@ -375,6 +393,7 @@ pub fn confirmed(mut first: GateReport, second: GateReport, tell_improvements: b
             (one.state, &one.model, one.metric).cmp(&(other.state, &other.model, other.metric))
         });
         first.outcome = outcome(&first.rows, &first.missing, &first.policy, tell_improvements);
+        first.notes.extend(remarks(&first.rows, &first.policy));
     }
     first.exit_code = first.outcome.exit_code();
     first

@@ -220,6 +220,11 @@ impl Policy {
         if self.metrics.is_empty() {
             return refuse("metrics", "empty".to_owned(), "at least one metric");
         }
+        if let Some(twice) = self.metrics.iter().enumerate().find_map(|(index, metric)| {
+            self.metrics.iter().skip(index + 1).any(|other| other == metric).then_some(metric)
+        }) {
+            return refuse("metrics", format!("a list with {twice} twice"), "a list of each metric once");
+        }
         for (key, value) in [("alpha", self.alpha), ("confidence", self.confidence)] {
             if !(value > 0.0 && value < 1.0) {
                 return refuse(key, value.to_string(), "between 0 and 1");
@@ -305,6 +310,7 @@ mod tests {
             ("schema_version = 2", "`schema_version` is 2"),
             ("metrics = []", "at least one metric"),
             ("metrics = [\"speed\"]", "speed"),
+            ("metrics = [\"load\", \"load\"]", "load twice"),
             ("alpha = 0.0", "`alpha` is 0"),
             ("confidence = nan", "`confidence` is NaN"),
             ("floor = -0.1", "`floor` is -0.1"),

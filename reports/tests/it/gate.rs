@@ -372,6 +372,7 @@ fn unclear_rows_pass_or_not_as_the_policy_says() {
     assert_eq!((report.exit_code, states(&report)), (0, vec![("alpha", State::Unclear)]), "{report:?}");
     let effect = report.rows[0].test.and_then(|answer| answer.smallest_effect);
     assert!(effect.is_some_and(|effect| effect > 0.1), "{effect:?}");
+    assert!(report.notes.iter().any(|note| note.contains("could have stayed unseen")), "{:?}", report.notes);
     let (baseline, candidate) = sides();
     assert_eq!(gate(baseline, candidate, policy("unclear = \"inconclusive\"")).exit_code, 3);
 }

@@ -24,6 +24,8 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
     }
     if !arguments.metric.is_empty() {
         policy.metrics.clone_from(&arguments.metric);
+        policy.metrics.sort();
+        policy.metrics.dedup();
     }
     policy.accept.extend(arguments.accept.iter().copied());
     let spreads = arguments.spreads.as_deref().map_or_else(|| Ok(Spreads::default()), Spreads::read)?;

@@ -24,6 +24,9 @@ pub fn json(report: &GateReport) -> Result<Value, serde_json::Error> {
 pub fn headline(report: &GateReport) -> String {
     let count = |state| report.count(state);
     let words = match report.outcome {
+        Outcome::Pass if count(State::Unclear) > 0 => {
+            format!("PASS: nothing speaks against the candidate; unclear {}", count(State::Unclear))
+        }
         Outcome::Pass => "PASS: nothing speaks against the candidate".to_owned(),
         Outcome::Improved => format!("IMPROVED: faster {}, slower none", count(State::Improved)),
         Outcome::Regression => format!(
