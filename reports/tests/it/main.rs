@@ -18,3 +18,4 @@ mod rows;
 mod sample_rows;
 mod sample_sets;
 mod verifying;
+mod verifying_documents;

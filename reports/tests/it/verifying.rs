@@ -1,15 +1,10 @@
-//! What files state, derived again: a flawless set and a flawless comparison pass, and every edit is found in its place.
+//! What result sets and older files state, derived again: a flawless set passes, and every edit is found in its place.
 
 use std::path::{Path, PathBuf};
 
 use mlxcel_catalog::identity::sha256_hex;
-use mlxcel_reports::compare::baseline::readings;
-use mlxcel_reports::compare::compare;
 use mlxcel_reports::compare::options::{Axis, Options};
-use mlxcel_reports::history;
 use mlxcel_reports::names::ExactNames;
-use mlxcel_reports::render::comparison as render;
-use mlxcel_reports::rules::RuleSet;
 use mlxcel_reports::verify::{Context, Discrepancy, Invocation, Verification, VerifyError, verify};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -31,11 +26,11 @@ pub(crate) fn read_command(command: &[String]) -> Result<Invocation, String> {
     })
 }
 
-fn verified(path: &Path) -> Verification {
+pub(crate) fn verified(path: &Path) -> Verification {
     verify(path, Context { read_command: &read_command }).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn refused(path: &Path) -> VerifyError {
+pub(crate) fn refused(path: &Path) -> VerifyError {
     verify(path, Context { read_command: &read_command }).expect_err("OK because nothing can be derived")
 }
 
@@ -66,13 +61,13 @@ fn golden() -> (TempDir, [PathBuf; 3]) {
     (folder, paths)
 }
 
-fn edit(path: &Path, from: &str, to: &str) {
+pub(crate) fn edit(path: &Path, from: &str, to: &str) {
     let text = text_of(path);
     assert!(text.contains(from), "{} does not hold {from}", path.display());
     std::fs::write(path, text.replacen(from, to, 1)).expect("OK because the folder is ours");
 }
 
-fn edit_json(path: &Path, change: impl FnOnce(&mut Value)) {
+pub(crate) fn edit_json(path: &Path, change: impl FnOnce(&mut Value)) {
     let mut value: Value = serde_json::from_str(&text_of(path)).expect("OK because it is JSON");
     change(&mut value);
     let text = serde_json::to_string_pretty(&value).expect("OK because it is JSON");
@@ -80,7 +75,7 @@ fn edit_json(path: &Path, change: impl FnOnce(&mut Value)) {
 }
 
 /// Whether a discrepancy of this place and these values was found.
-fn has(
+pub(crate) fn has(
     found: &[Discrepancy],
     (name, line, field): (&str, Option<u64>, &str),
     values: (Option<&str>, Option<&str>),
@@ -368,199 +363,4 @@ fn rates_of_historical_files_that_follow_from_nothing_are_found() {
         has(&found, ("metal_m5max_2026-09-09.csv", Some(5), "generated_tokens"), (Some("0"), None)),
         "{found:#?}"
     );
-}
-
-/// A comparison of two files of the campaign, as JSON and as Markdown, beside its inputs.
-fn comparison() -> (TempDir, PathBuf, PathBuf) {
-    let folder = folder();
-    let campaign = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/campaign");
-    let names = ["metal_m5max_roster_2026-09-08.csv", "metal_m5max_roster_2026-09-09.csv"];
-    for name in names {
-        std::fs::copy(campaign.join(name), folder.path().join(name))
-            .expect("OK because the campaign is there");
-    }
-    let command = ["mlxcel-bench", "compare", "--before", names[0], "--after", names[1], "--vary", "commit"];
-    let command: Vec<String> = command.map(str::to_owned).to_vec();
-    let invocation = read_command(&command).expect("OK because both files are named");
-    let [before, after] = names.map(|name| {
-        let mut file = history::read(&folder.path().join(name)).expect("OK because it was copied");
-        file.path = PathBuf::from(name);
-        file
-    });
-    let (readings, _) = readings(folder.path(), [&before, &after], &ExactNames, invocation.options.metric);
-    let comparison = compare(&before, &after, &ExactNames, &invocation.options, &readings, &RuleSet::all());
-    assert_eq!((comparison.summary.pairs, comparison.dropped.len()), (2, 1), "{comparison:#?}");
-    let json = folder.path().join("comparison.json");
-    let value = render::json(&comparison).expect("OK because it is JSON");
-    let text = serde_json::to_string_pretty(&value).expect("OK because it is JSON");
-    std::fs::write(&json, text).expect("OK because the folder is ours");
-    let markdown = folder.path().join("comparison.md");
-    let page = format!("# Speed\n\nSome words.\n\n{}\nThe end.\n", render::markdown(&comparison));
-    std::fs::write(&markdown, page).expect("OK because the folder is ours");
-    (folder, json, markdown)
-}
-
-#[test]
-fn a_comparison_follows_from_its_inputs() {
-    let (_folder, json, markdown) = comparison();
-    for path in [&json, &markdown] {
-        let found = verified(path);
-        assert!(found.is_consistent(), "{:#?}", found.discrepancies);
-        let checked =
-            |what: &str| found.checked.iter().find(|checked| checked.what == what).map(|one| one.count);
-        assert_eq!((checked("input digests"), checked("input rows")), (Some(2), Some(6)));
-    }
-    assert!(
-        verified(&markdown).notes.iter().any(|note| note.contains("3 lines outside")),
-        "{:?}",
-        verified(&markdown).notes
-    );
-}
-
-#[test]
-fn every_edited_value_of_a_comparison_in_json_is_found_in_its_line() {
-    let pointers = [
-        ("/pairs/0/ratio", json!(1.5)),
-        ("/pairs/1/before_line", json!(99)),
-        ("/pairs/0/moved", json!(true)),
-        ("/summary/geomean", json!(1.2)),
-        ("/summary/pairs", json!(3)),
-        ("/dropped/0/rule", json!("P12")),
-        ("/limits/min_generated", json!(1)),
-        ("/axis", json!("nothing")),
-        ("/verdict", json!("refused")),
-        ("/inputs/1/rows", json!(2)),
-        ("/one_sided/before", json!(["x"])),
-        ("/warnings/0/message", json!("all is well")),
-    ];
-    for (pointer, value) in pointers {
-        let (_folder, json, _) = comparison();
-        edit_json(&json, |document| {
-            *document.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer} is absent")) = value.clone();
-        });
-        let found = verified(&json).discrepancies;
-        assert!(!found.is_empty(), "{pointer}");
-        let leaf = found
-            .iter()
-            .find(|found| found.field.starts_with(pointer.rsplit_once('/').map_or("", |(head, _)| head)));
-        let leaf = leaf.unwrap_or_else(|| panic!("{pointer}: {found:#?}"));
-        let line = leaf.line.and_then(|line| usize::try_from(line).ok()).unwrap_or_default();
-        let text = text_of(&json);
-        let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-        let stated = leaf.stated.as_deref().unwrap_or_default();
-        assert!(
-            stated.starts_with('{') || shown.contains(stated),
-            "{pointer}: line {line} is {shown}, not {stated}"
-        );
-    }
-}
-
-#[test]
-fn a_pair_that_was_taken_out_or_made_up_is_found_and_hides_no_other() {
-    let (_folder, json, _) = comparison();
-    edit_json(&json, |document| {
-        let pairs = document["pairs"].as_array_mut().expect("OK because it is a list");
-        pairs[0]["model"] = json!("delta-4bit");
-    });
-    let found = verified(&json).discrepancies;
-    assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found.iter().any(|found| found.field == "/pairs/0" && found.derived.is_none()), "{found:#?}");
-    assert!(
-        found.iter().any(|found| found.field.contains("alpha-4bit") && found.stated.is_none()),
-        "{found:#?}"
-    );
-}
-
-#[test]
-fn every_edited_cell_of_a_comparison_in_markdown_is_found_in_its_line() {
-    for (from, to, field, values) in [
-        ("| 1.010 |", "| 1.910 |", "pairs alpha-4bit ratio", (Some("1.910"), Some("1.010"))),
-        ("| gamma-embedding-4bit |", "| other |", "Dropped M02 other model", (None, None)),
-        ("2 pairs, median", "9 pairs, median", "", (None, None)),
-        ("one-sided", "nothing one-sided", "", (None, None)),
-        (
-            "may differ: commit",
-            "may differ: host",
-            "closing may differ",
-            (Some("may differ: host"), Some("may differ: commit")),
-        ),
-    ] {
-        let (_folder, _, markdown) = comparison();
-        if !text_of(&markdown).contains(from) {
-            continue;
-        }
-        edit(&markdown, from, to);
-        let found = verified(&markdown).discrepancies;
-        assert!(!found.is_empty(), "{from} became {to} unnoticed");
-        if values.0.is_some() {
-            let exact = |one: &Discrepancy| {
-                one.field == field && (one.stated.as_deref(), one.derived.as_deref()) == values
-            };
-            let found =
-                found.iter().find(|found| exact(found)).unwrap_or_else(|| panic!("{field}: {found:#?}"));
-            let line = found.line.and_then(|line| usize::try_from(line).ok()).unwrap_or_default();
-            let text = text_of(&markdown);
-            assert!(
-                text.lines().nth(line.saturating_sub(1)).is_some_and(|shown| shown.contains(to)),
-                "{found:?}"
-            );
-        }
-    }
-}
-
-#[test]
-fn an_input_that_changed_since_or_is_gone_is_found() {
-    for ending in ["json", "md"] {
-        let (folder, json, markdown) = comparison();
-        let document = if ending == "json" { json } else { markdown };
-        let input = folder.path().join("metal_m5max_roster_2026-09-09.csv");
-        let text = text_of(&input);
-        std::fs::write(&input, text.replacen(",1257.43,101.00,", ",1157.43,109.73,", 1))
-            .expect("OK because it is ours");
-        assert_ne!(text, text_of(&input));
-        let found = verified(&document).discrepancies;
-        assert!(
-            found.iter().any(|found| found.field.contains("sha256") && found.stated != found.derived),
-            "{found:#?}"
-        );
-        assert!(
-            found.iter().any(|found| found.field.contains("ratio") && found.derived.is_some()),
-            "{found:#?}"
-        );
-        std::fs::remove_file(&input).expect("OK because it is ours");
-        let found = verified(&document).discrepancies;
-        assert!(found.iter().any(|found| found.message.contains("no such file")), "{found:#?}");
-    }
-}
-
-#[test]
-fn a_refusal_published_as_a_table_is_found() {
-    let (folder, _, markdown) = comparison();
-    let input = folder.path().join("metal_m5max_roster_2026-09-09.csv");
-    let text = text_of(&input).replace("Apple_M5_Max_128GB", "Apple_M1_Ultra_128GB");
-    std::fs::write(&input, text).expect("OK because it is ours");
-    let found = verified(&markdown).discrepancies;
-    assert!(
-        found.iter().any(|found| found.field == "verdict" && found.message.contains("P09")),
-        "{found:#?}"
-    );
-}
-
-#[test]
-fn what_holds_nothing_to_derive_is_an_error() {
-    let folder = folder();
-    for (name, text) in [
-        ("a.md", "# Words\n"),
-        ("a.json", "{\"a\": 1}"),
-        ("b.json", "{"),
-        ("c.txt", ""),
-        ("d.csv", ""),
-        ("e.csv", "x,y\n1,2\n"),
-    ] {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).expect("OK because the folder is ours");
-        let error = refused(&path).to_string();
-        assert!(error.contains(name), "{error}");
-    }
-    assert!(refused(&folder.path().join("absent.csv")).to_string().contains("absent.csv"));
 }
