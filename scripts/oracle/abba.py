@@ -178,6 +178,7 @@ def main() -> int:
     if arguments.device:
         theirs_command += ["--device", arguments.device]
     before = machine()
+    partial = None if arguments.out is None else arguments.out.with_name(arguments.out.name + ".partial")
     try:
         with (
             Client("ours", shlex.split(arguments.ours), arguments.timeout_s) as ours,
@@ -192,7 +193,12 @@ def main() -> int:
                 return REFUSED
             loaded = {"ours": ours.load(arguments.checkpoint), "theirs": theirs.load(arguments.checkpoint)}
             vocab_size = loaded["theirs"]["summary"]["vocab_size"]
-            results = [compare(ours, theirs, shape, vocab_size) for shape in shapes]
+            results: list[dict[str, Any]] = []
+            for shape in shapes:
+                results.append(compare(ours, theirs, shape, vocab_size))
+                print(table(results[-1:]), file=sys.stderr)
+                # A comparison takes long; what is measured is kept, whatever becomes of the rest.
+                keep(partial, {"results": results})
             libraries = {"ours": ours.mapped_libraries(), "theirs": theirs.mapped_libraries()}
             ours.finish()
             theirs.finish()
@@ -218,7 +224,15 @@ def main() -> int:
         with arguments.out.open("x") as handle:
             json.dump(record, handle, indent=1)
             handle.write("\n")
+    if partial is not None:
+        partial.unlink(missing_ok=True)
     return 0
+
+
+def keep(path: Path | None, unfinished: dict[str, Any]) -> None:
+    """Write what there is so far, marked as unfinished."""
+    if path is not None:
+        path.write_text(json.dumps({"schema_version": 1, "kind": "abba", "complete": False, **unfinished}) + "\n")
 
 
 if __name__ == "__main__":
