@@ -140,6 +140,17 @@ def machine() -> dict[str, Any]:
     }
 
 
+def abbreviated(value: Any) -> Any:
+    """Return the value with the checkout as `.` and the home folder as `~`: a result is published."""
+    if isinstance(value, dict):
+        return {key: abbreviated(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [abbreviated(item) for item in value]
+    if isinstance(value, str):
+        return value.replace(str(Path.cwd()), ".").replace(str(Path.home()), "~")
+    return value
+
+
 def table(results: list[dict[str, Any]]) -> str:
     """Return the ratios as text."""
 
@@ -222,7 +233,7 @@ def main() -> int:
     print(table(results))
     if arguments.out is not None:
         with arguments.out.open("x") as handle:
-            json.dump(record, handle, indent=1)
+            json.dump(abbreviated(record), handle, indent=1)
             handle.write("\n")
     if partial is not None:
         partial.unlink(missing_ok=True)

@@ -82,7 +82,7 @@ pub const MODELS: &str = "models";
 impl SweepArgs {
     /// What makes two folders one checkpoint; a folder that was named is always measured.
     pub fn dedup(&self) -> Dedup {
-        if self.no_dedup || !matches!(self.target(), Target::All(_)) { Dedup::None } else { self.dedup }
+        if self.no_dedup || matches!(self.target(), Target::Single(_)) { Dedup::None } else { self.dedup }
     }
 
     /// What the sweep is about.
@@ -225,6 +225,7 @@ mod tests {
     #[test]
     fn duplicates_are_looked_for_among_all_folders_and_never_about_a_named_one() -> Result<(), String> {
         for (line, dedup) in [
+            (vec![], Dedup::Config),
             (vec!["all"], Dedup::Config),
             (vec!["all", "--dedup", "content"], Dedup::Content),
             (vec!["all", "--no-dedup"], Dedup::None),
