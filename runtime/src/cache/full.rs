@@ -57,7 +57,7 @@ pub(super) fn first(buffer: &Array, length: i32) -> Result<Array> {
 }
 
 /// The positions from `start` to `stop`.
-pub(super) fn range(buffer: &Array, start: i32, stop: i32) -> Result<Array> {
+pub(crate) fn range(buffer: &Array, start: i32, stop: i32) -> Result<Array> {
     if start == 0 && stop == buffer.dim(2) {
         return Ok(buffer.clone());
     }

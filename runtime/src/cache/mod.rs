@@ -5,6 +5,7 @@ mod window;
 
 use crate::kernels::mlx::Result;
 use full::FullCache;
+pub(crate) use full::range;
 use mlx_rs::{Array, ops};
 use window::WindowCache;
 
