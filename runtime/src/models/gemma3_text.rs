@@ -1,7 +1,7 @@
 //! `gemma3_text`: Gemma 3's language model. Norms around both halves of a layer, weights stored as an offset from 1,
 //! scaled embeddings, and a sliding window in all layers but every sixth, each kind with a rotary base of its own.
 
-use super::llama::{attention_scale, check_heads};
+use super::llama::{attention_scale, check_heads, kinds_of_layer_types};
 use super::{Architecture, Loaded};
 use crate::blocks::attention::Attention;
 use crate::blocks::embedding::Embedding;
@@ -234,21 +234,7 @@ impl Config {
                 .map(|position| if position % pattern == 0 { CacheKind::Full } else { window })
                 .collect());
         };
-        if i32::try_from(types.len()) != Ok(layers) {
-            let problem = format!("names {} layers, num_hidden_layers says {layers}", types.len());
-            return Err(ConfigError::field("layer_types", problem));
-        }
-        types
-            .iter()
-            .map(|layer_type| match layer_type.as_str() {
-                "full_attention" => Ok(CacheKind::Full),
-                "sliding_attention" => Ok(window),
-                other => Err(ConfigError::field(
-                    "layer_types",
-                    format!("has `{other}`; known are full_attention and sliding_attention"),
-                )),
-            })
-            .collect()
+        kinds_of_layer_types(types, self.num_hidden_layers, || Ok(window))
     }
 }
 

@@ -220,22 +220,31 @@ impl DecoderConfig {
             let kind = if everywhere { window()? } else { CacheKind::Full };
             return Ok(vec![kind; layers.min(MOST_LAYERS)]);
         };
-        if types.len() != layers {
-            let problem = format!("names {} layers, num_hidden_layers says {layers}", types.len());
-            return Err(ConfigError::field("layer_types", problem));
-        }
-        types
-            .iter()
-            .map(|layer_type| match layer_type.as_str() {
-                "full_attention" => Ok(CacheKind::Full),
-                "sliding_attention" => window(),
-                other => Err(ConfigError::field(
-                    "layer_types",
-                    format!("has `{other}`; known are full_attention and sliding_attention"),
-                )),
-            })
-            .collect()
+        kinds_of_layer_types(types, self.num_hidden_layers, window)
     }
+}
+
+/// The cache of each layer by a config's `layer_types`; `window` gives the one of a sliding layer.
+pub(super) fn kinds_of_layer_types(
+    types: &[String],
+    layers: u64,
+    window: impl Fn() -> Result<CacheKind, ConfigError>,
+) -> Result<Vec<CacheKind>, ConfigError> {
+    if u64::try_from(types.len()) != Ok(layers) {
+        let problem = format!("names {} layers, num_hidden_layers says {layers}", types.len());
+        return Err(ConfigError::field("layer_types", problem));
+    }
+    types
+        .iter()
+        .map(|layer_type| match layer_type.as_str() {
+            "full_attention" => Ok(CacheKind::Full),
+            "sliding_attention" => window(),
+            other => Err(ConfigError::field(
+                "layer_types",
+                format!("has `{other}`; known are full_attention and sliding_attention"),
+            )),
+        })
+        .collect()
 }
 
 /// More layers than any model has; a config that asks for more finds its tensors missing.
