@@ -1,7 +1,7 @@
 //! `gemma3_text`: Gemma 3's language model. Norms around both halves of a layer, weights stored as an offset from 1,
 //! scaled embeddings, and a sliding window in all layers but every sixth, each kind with a rotary base of its own.
 
-use super::llama::{attention_scale, check_heads, kinds_of_layer_types};
+use super::llama::{MOST_LAYERS, attention_scale, check_heads, kinds_of_layer_types};
 use super::{Architecture, Loaded};
 use crate::blocks::attention::Attention;
 use crate::blocks::embedding::Embedding;
@@ -231,6 +231,7 @@ impl Config {
         let pattern = size("sliding_window_pattern", self.sliding_window_pattern)?;
         let Some(types) = &self.layer_types else {
             return Ok((1..=layers)
+                .take(MOST_LAYERS)
                 .map(|position| if position % pattern == 0 { CacheKind::Full } else { window })
                 .collect());
         };

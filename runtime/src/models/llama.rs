@@ -248,7 +248,7 @@ pub(super) fn kinds_of_layer_types(
 }
 
 /// More layers than any model has; a config that asks for more finds its tensors missing.
-const MOST_LAYERS: usize = 10_000;
+pub(super) const MOST_LAYERS: usize = 10_000;
 
 /// Checks what attention needs of its heads.
 pub(super) fn check_heads(heads: i32, key_value_heads: i32, head_dim: i32) -> Result<(), ConfigError> {
