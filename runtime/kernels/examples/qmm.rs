@@ -1,0 +1,45 @@
+//! Rates of the products, for work on them.
+#![allow(unsafe_code)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+use common::{Floats, Quantized, Random, Target};
+use mlxcel_kernels::*;
+use std::time::Instant;
+fn best(mut f: impl FnMut()) -> f64 {
+    let mut best = f64::MAX;
+    let start = Instant::now();
+    while start.elapsed().as_secs_f64() < 1.5 {
+        let t = Instant::now();
+        f();
+        best = best.min(t.elapsed().as_secs_f64());
+    }
+    best
+}
+#[expect(clippy::print_stdout)]
+fn main() {
+    let means = Means::best();
+    let mut random = Random(3);
+    let (n, k) = (8192, 4096);
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let w = Floats::random(dtype, n * k, &mut random);
+        for m in [1, 4, 64, 512] {
+            let x = Floats::random(dtype, m * k, &mut random);
+            let mut t = Target::new(dtype, m * n);
+            let o = t.output(n, Addend::None);
+            let d = unsafe { DenseWeight::new(dtype, w.pointer(), k) };
+            let s = best(|| assert!(dense_product(means, &x.rows(k), d, &o)));
+            println!("dense {dtype:?} m {m}: {:.1} GB/s {:.1} GFLOP/s", (n * k * dtype.bytes()) as f64 / s / 1e9, 2.0 * (m * n * k) as f64 / s / 1e9);
+        }
+    }
+    for scheme in [Scheme::affine(4, 64), Scheme::affine(4, 32), Scheme::affine(8, 64), Scheme::affine(2, 64), Scheme::affine(3, 64), Scheme::affine(6, 64), Some(Scheme::MXFP4), Some(Scheme::NVFP4)].into_iter().flatten() {
+        let w = Quantized::random(scheme, Dtype::Bf16, n, k, &mut random);
+        for m in [1, 4, 16, 64, 512] {
+            let x = Floats::random(Dtype::Bf16, m * k, &mut random);
+            let mut t = Target::new(Dtype::Bf16, m * n);
+            let o = t.output(n, Addend::None);
+            let d = w.weight();
+            let s = best(|| assert!(quantized_product(means, &x.rows(k), &d, &o)));
+            println!("{scheme:?} m {m}: {:.1} GB/s {:.1} GFLOP/s", (n * scheme.row_bytes(k)) as f64 / s / 1e9, 2.0 * (m * n * k) as f64 / s / 1e9);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The arithmetic of language models on a processor: products with quantized and dense weights, attention, and what
+//! stands between them.
+//!
+//! Kernels work on memory that their caller vouches for, take their instruction set and threads as an argument
+//! ([`Means`]), and know nothing of MLX: turning arrays into arguments is the caller's part.
+#![allow(unsafe_code, reason = "kernels are what this crate is for")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "in a kernel compiled for an instruction set, every line stands on the contract of `Simd` and of the kernel"
+)]
+#![allow(clippy::inline_always, reason = "code is compiled for an instruction set only where it is inlined")]
+#![allow(clippy::many_single_char_names, reason = "m, n, k, x, w are the names of the field")]
+
+mod blocked;
+mod dense;
+mod element;
+mod pool;
+mod product;
+mod quantized;
+mod scratch;
+mod share;
+mod simd;
+
+pub use element::Dtype;
+pub use pool::Pool;
+pub use product::{
+    Addend, DenseWeight, Means, Output, Rows, SMALL_ROWS, Width, dense_product, quantized_product,
+};
+pub use quantized::{QuantizedWeight, Scheme};
+pub use simd::Isa;

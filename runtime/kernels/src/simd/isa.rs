@@ -1,0 +1,114 @@
+//! Which instruction sets there are, and which this processor has.
+
+use super::{Kernel, Portable};
+use std::fmt;
+use std::sync::OnceLock;
+
+/// An instruction set that the kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isa {
+    /// x86-64 with AVX-512 F, BW, DQ, VL.
+    Avx512,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// Whatever the compiler makes of plain code for the target: NEON on 64-bit Arm, SSE2 on x86-64.
+    Portable,
+}
+
+impl Isa {
+    /// Every instruction set that this processor has, the best first.
+    pub fn available() -> &'static [Self] {
+        static AVAILABLE: OnceLock<Vec<Isa>> = OnceLock::new();
+        AVAILABLE.get_or_init(|| {
+            let mut available = Vec::new();
+            #[cfg(target_arch = "x86_64")]
+            {
+                let avx2 = is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c");
+                let avx512 = is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl");
+                if avx2 && avx512 {
+                    available.push(Self::Avx512);
+                }
+                if avx2 {
+                    available.push(Self::Avx2);
+                }
+            }
+            available.push(Self::Portable);
+            available
+        })
+    }
+
+    /// The best one that this processor has.
+    pub fn best() -> Self {
+        Self::available().first().copied().unwrap_or(Self::Portable)
+    }
+
+    /// The one of this name (`avx512`, `avx2`, `portable`), if this processor has it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::available().iter().copied().find(|isa| isa.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "avx512",
+            Self::Avx2 => "avx2",
+            Self::Portable => "portable",
+        }
+    }
+
+    /// Lanes of a vector.
+    pub(crate) fn lanes(self) -> usize {
+        match self.on_this_processor() {
+            Self::Avx512 => 16,
+            Self::Avx2 | Self::Portable => 8,
+        }
+    }
+
+    /// This one, or the portable one where this processor lacks it.
+    fn on_this_processor(self) -> Self {
+        if Self::available().contains(&self) { self } else { Self::Portable }
+    }
+
+    /// Runs `kernel` compiled for this instruction set; for the portable one where this processor lacks it.
+    ///
+    /// # Safety
+    /// What the kernel asks for.
+    pub(crate) unsafe fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        let isa = self.on_this_processor();
+        // SAFETY: the processor was seen to have the instruction set; the rest is the caller's promise.
+        unsafe {
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx512 => avx512(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx2 => avx2(kernel),
+                _ => kernel.run::<Portable>(),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+unsafe fn avx512<K: Kernel>(kernel: K) -> K::Output {
+    // SAFETY: the features are on in this function.
+    unsafe { kernel.run::<super::Avx512>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn avx2<K: Kernel>(kernel: K) -> K::Output {
+    // SAFETY: the features are on in this function.
+    unsafe { kernel.run::<super::Avx2>() }
+}
