@@ -8,7 +8,7 @@ mod cache;
 pub mod checkpoint;
 pub mod convert;
 pub mod generate;
-mod kernels;
+pub mod kernels;
 pub mod memory;
 mod model;
 mod models;

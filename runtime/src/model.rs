@@ -2,6 +2,7 @@
 
 use crate::cache::Cache;
 use crate::checkpoint::{LoadError, Weights};
+use crate::kernels;
 use crate::models::{self, Architecture};
 use mlx_rs::error::Exception;
 use mlx_rs::{Array, transforms};
@@ -20,6 +21,7 @@ pub const SYNTHETIC_KEY: &str = "mlxcel_synthetic";
 pub struct LoadedModel {
     architecture: Box<dyn Architecture>,
     summary: ModelSummary,
+    kernels: String,
 }
 
 /// What a checkpoint folder holds.
@@ -99,6 +101,7 @@ impl SequenceState {
 impl LoadedModel {
     /// Loads the checkpoint in `dir`, telling `on_progress` the bytes read so far and in all.
     pub fn load(dir: &Path, on_progress: &mut dyn FnMut(u64, u64)) -> Result<Self, LoadError> {
+        let kernels = kernels::cpu::setting()?.name();
         let folder = CheckpointFolder::open(dir)?;
         models::check_model_type(&folder)?;
         let mut weights = Weights::open(&folder)?;
@@ -107,7 +110,12 @@ impl LoadedModel {
         read(&arrays, folder.weight_bytes(), on_progress)
             .map_err(|source| LoadError::Mlx { path: folder.path().as_path().to_path_buf(), source })?;
         let summary = ModelSummary::new(&folder, &loaded);
-        Ok(Self { architecture: loaded.architecture, summary })
+        Ok(Self { architecture: loaded.architecture, summary, kernels })
+    }
+
+    /// Which kernels compute: `mlx`, or `mlxcel-` and the instruction set.
+    pub fn kernels(&self) -> &str {
+        &self.kernels
     }
 
     /// What the checkpoint holds.

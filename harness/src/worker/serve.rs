@@ -183,7 +183,7 @@ impl Served {
             context_length: summary.context_length.map(|length| length as u64),
             synthetic: summary.synthetic,
             kv_mode: Some("unquantized".to_owned()),
-            kernels: Some("mlx".to_owned()),
+            kernels: Some(model.kernels().to_owned()),
             active_memory_bytes: memory::active_bytes(),
             peak_memory_bytes: memory::peak_bytes(),
             summary: json!(summary),

@@ -11,20 +11,24 @@
 #![allow(clippy::inline_always, reason = "code is compiled for an instruction set only where it is inlined")]
 #![allow(clippy::many_single_char_names, reason = "m, n, k, x, w are the names of the field")]
 
+mod attention;
 mod blocked;
 mod dense;
 mod element;
 mod pool;
 mod product;
 mod quantized;
+mod row_wise;
 mod scratch;
 mod share;
 mod simd;
 
+pub use attention::{Heads, Sight, attention};
 pub use element::Dtype;
 pub use pool::Pool;
 pub use product::{
     Addend, DenseWeight, Means, Output, Rows, SMALL_ROWS, Width, dense_product, quantized_product,
 };
 pub use quantized::{QuantizedWeight, Scheme};
+pub use row_wise::{Gate, Rotation, gated, rms_norm, rope};
 pub use simd::Isa;

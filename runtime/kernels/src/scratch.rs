@@ -5,6 +5,7 @@ use std::thread::LocalKey;
 
 /// A cache line of floats.
 #[derive(Debug, Clone, Copy)]
+#[expect(dead_code, reason = "memory, read through a pointer")]
 #[repr(align(64))]
 struct Line([f32; 16]);
 

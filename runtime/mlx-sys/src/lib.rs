@@ -30,7 +30,43 @@ unsafe extern "C" {
     pub fn mlx_array_data_bfloat16(arr: mlx_array) -> *const bfloat16_t;
     /// The file that the loader took MLX from; null when it cannot say. Owned by the loader.
     pub fn mlxcel_library_path() -> *const ::std::os::raw::c_char;
+    /// Adds a computation of our own to the graph; `compat/primitive.h` says what each argument is.
+    pub fn mlxcel_add_node(
+        name: *const ::std::os::raw::c_char,
+        computation: mlxcel_computation,
+        parameters: *const ::std::os::raw::c_void,
+        parameters_size: usize,
+        inputs: *const mlx_array,
+        inputs_num: usize,
+        results: *mut mlx_array,
+        results_num: usize,
+        shapes: *const ::std::os::raw::c_int,
+        dimensions: *const usize,
+        dtypes: *const mlx_dtype,
+        stream: mlx_stream,
+    ) -> ::std::os::raw::c_int;
 }
+
+/// An array that a computation reads or writes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct mlxcel_operand {
+    pub data: *mut ::std::os::raw::c_void,
+    pub shape: *const i32,
+    /// In elements.
+    pub strides: *const i64,
+    pub dimensions: usize,
+    pub dtype: mlx_dtype,
+}
+
+/// Computes outputs from inputs; null, or why it could not.
+pub type mlxcel_computation = unsafe extern "C" fn(
+    inputs: *const mlxcel_operand,
+    inputs_num: usize,
+    outputs: *const mlxcel_operand,
+    outputs_num: usize,
+    parameters: *const ::std::os::raw::c_void,
+) -> *const ::std::os::raw::c_char;
 
 /// The release that `pins.json` names, for example `0.32.2`. What is loaded at run time is `mlx_version`'s to say.
 pub const PINNED_MLX_VERSION: &str = env!("MLXCEL_PINNED_MLX_VERSION");

@@ -2,8 +2,9 @@
 
 use super::linear::Linear;
 use super::rms_norm::RmsNorm;
-use super::rope::Rope;
+use super::rope::{Rope, to_heads};
 use crate::cache::{Cache, Mask, range};
+use crate::kernels::cpu;
 use crate::kernels::mlx::Result;
 use crate::model::Positions;
 use crate::version::Backend;
@@ -32,56 +33,64 @@ pub(crate) struct Attention {
 
 impl Attention {
     /// The attended `[1, length, hidden]`, or `[1, 1, hidden]` where only the last position is asked for. Keys and
-    /// values of every position are cached either way.
+    /// values of every position are cached either way. The result is added to `residual` where there is one.
     pub(crate) fn forward(
         &self,
         x: &Array,
         mask: &Mask,
         cache: &mut Cache,
         positions: Positions,
+        residual: Option<&Array>,
     ) -> Result<Array> {
-        let split = |projected: Array, heads: i32| {
-            projected.reshape(&[projected.dim(0), projected.dim(1), heads, self.head_dim])
-        };
-        let normalize = |norm: Option<&RmsNorm>, heads: Array| match norm {
-            Some(norm) => norm.forward(&heads),
-            None => Ok(heads),
-        };
-        let to_heads = |array: Array| array.transpose_axes(&[0, 2, 1, 3]);
-
         let asking = positions.of(x)?;
-        let queries = split(self.q_proj.forward(&asking)?, self.heads)?;
-        let keys = split(self.k_proj.forward(x)?, self.key_value_heads)?;
-        let values = to_heads(split(self.v_proj.forward(x)?, self.key_value_heads)?)?;
-        let queries = to_heads(normalize(self.q_norm.as_ref(), queries)?)?;
-        let keys = to_heads(normalize(self.k_norm.as_ref(), keys)?)?;
-
         let offset = cache.offset();
         let skipped = x.dim(1) - asking.dim(1);
-        let queries = self.rope.forward(&queries, offset + skipped)?;
-        let keys = self.rope.forward(&keys, offset)?;
+        let queries = self.q_proj.forward(&asking)?;
+        let queries = self.rotate(queries, self.heads, self.q_norm.as_ref(), offset + skipped)?;
+        let keys = self.k_proj.forward(x)?;
+        let keys = self.rotate(keys, self.key_value_heads, self.k_norm.as_ref(), offset)?;
+        let values = to_heads(&self.v_proj.forward(x)?, self.key_value_heads)?;
         let (mut keys, mut values) = cache.update(keys, values)?;
-        let mask = match mask {
-            _ if skipped > 0 => {
-                (keys, values) = cache.seen_by_last(keys, values)?;
-                None
+        let mask = if skipped > 0 {
+            (keys, values) = cache.seen_by_last(keys, values)?;
+            &Mask::None
+        } else {
+            mask
+        };
+        let attended = match cpu::attention(&queries, &keys, &values, self.scale, mask.into())? {
+            Some(attended) => attended,
+            None => self.attend(queries, keys, values, mask)?,
+        };
+        self.o_proj.forward_onto(residual, &attended)
+    }
+
+    /// Heads of `[1, heads, length, head_dim]`, normalized where the architecture does, and turned by position.
+    fn rotate(&self, projected: Array, heads: i32, norm: Option<&RmsNorm>, offset: i32) -> Result<Array> {
+        let projected = match norm {
+            Some(norm) => {
+                let shape = [projected.dim(0), projected.dim(1), heads, self.head_dim];
+                norm.forward(&projected.reshape(&shape)?)?
             }
+            None => projected,
+        };
+        self.rope.forward(&projected, heads, offset)
+    }
+
+    /// Attention by MLX's own operation: `[1, length, heads · head_dim]`.
+    fn attend(&self, queries: Array, keys: Array, values: Array, mask: &Mask) -> Result<Array> {
+        let (batch, length) = (queries.dim(0), queries.dim(2));
+        let mask = match mask {
             Mask::None => None,
             Mask::Causal => Some(ScaledDotProductAttentionMask::Causal),
-            Mask::Array(mask) => Some(ScaledDotProductAttentionMask::Array(mask)),
+            Mask::Window { mask, .. } => Some(ScaledDotProductAttentionMask::Array(mask)),
         };
         let causal = matches!(mask, Some(ScaledDotProductAttentionMask::Causal));
-        let attended = if causal && queries.dim(2) > QUERY_BLOCK && on_cpu() {
+        let attended = if causal && length > QUERY_BLOCK && on_cpu() {
             self.attend_in_blocks(&queries, &keys, &values)?
         } else {
             scaled_dot_product_attention(queries, keys, values, self.scale, mask, None)?
         };
-        let joined = attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[
-            asking.dim(0),
-            asking.dim(1),
-            self.heads * self.head_dim,
-        ])?;
-        self.o_proj.forward(&joined)
+        attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[batch, length, self.heads * self.head_dim])
     }
 
     /// Causal attention, a block of queries at a time over the keys that the block may see. MLX's CPU backend computes

@@ -9,24 +9,18 @@ use mlx_rs::ops::indexing::take_axis;
 #[derive(Debug)]
 pub(crate) struct Embedding {
     weight: Weight,
-    /// The dense table itself, whose rows are looked up; `weight` keeps it transposed.
-    table: Option<Array>,
 }
 
 impl Embedding {
-    pub(crate) fn dense(table: Array) -> Self {
-        Self { weight: Weight::dense(&table), table: Some(table) }
-    }
-
-    pub(crate) fn quantized(weight: Weight) -> Self {
-        Self { weight, table: None }
+    pub(crate) fn new(weight: Weight) -> Self {
+        Self { weight }
     }
 
     /// The rows of `ids` (`[batch, length]`): `[batch, length, hidden]`.
     pub(crate) fn forward(&self, ids: &Array) -> Result<Array> {
-        match (&self.table, &self.weight) {
-            (Some(table), _) | (None, Weight::Dense { transposed: table }) => take_axis(table, ids, 0),
-            (None, Weight::Quantized { packed, scales, biases, spec }) => {
+        match &self.weight {
+            Weight::Dense { weight: table, .. } => take_axis(table, ids, 0),
+            Weight::Quantized { packed, scales, biases, spec } => {
                 let biases = biases.as_ref().map(|biases| take_axis(biases, ids, 0)).transpose()?;
                 mlx::dequantize(
                     &take_axis(packed, ids, 0)?,
@@ -41,6 +35,6 @@ impl Embedding {
 
     /// The logits of `hidden` (`[…, hidden]`) with the table as output layer: `[…, vocabulary]`.
     pub(crate) fn as_linear(&self, hidden: &Array) -> Result<Array> {
-        self.weight.apply(hidden)
+        self.weight.apply(hidden, None)
     }
 }

@@ -1,6 +1,7 @@
 //! The gated feed-forward layer.
 
 use super::linear::Linear;
+use crate::kernels::cpu;
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, ops};
 
@@ -23,10 +24,24 @@ pub(crate) enum Activation {
 }
 
 impl GatedMlp {
-    pub(crate) fn forward(&self, x: &Array) -> Result<Array> {
+    /// The layer's result, added to `residual` where there is one.
+    pub(crate) fn forward(&self, x: &Array, residual: Option<&Array>) -> Result<Array> {
         let gate = self.gate_proj.forward(x)?;
-        let gate = self.activation.apply(&gate)?;
-        self.down_proj.forward(&gate.multiply(self.up_proj.forward(x)?)?)
+        let up = self.up_proj.forward(x)?;
+        let gated = match cpu::gated(self.activation.into(), &gate, &up)? {
+            Some(gated) => gated,
+            None => self.activation.apply(&gate)?.multiply(up)?,
+        };
+        self.down_proj.forward_onto(residual, &gated)
+    }
+}
+
+impl From<Activation> for cpu::Gate {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Silu => Self::Silu,
+            Activation::GeluTanh => Self::GeluTanh,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rotary position embedding and its context-extension schemes: `linear`, `llama3` and `yarn`.
 
 use crate::checkpoint::ConfigError;
+use crate::kernels::cpu::{self, Turning};
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, fast};
 use serde::Deserialize;
@@ -13,6 +14,8 @@ pub(crate) struct Rope {
     dims: i32,
     traditional: bool,
     frequencies: Frequencies,
+    /// The angle of each pair of dimensions at position 1, as MLX computes it.
+    angles: Array,
     /// Multiplies the input where a scheme sharpens attention (yarn); 1 otherwise.
     input_scale: Option<Array>,
 }
@@ -122,7 +125,10 @@ impl Rope {
         config: &RopeConfig,
     ) -> std::result::Result<Self, ConfigError> {
         let base = |scale: f64| Frequencies::Base { base: narrow(config.theta), scale: narrow(scale) };
-        let plain = |frequencies| Self { dims, traditional, frequencies, input_scale: None };
+        let plain = |frequencies: Frequencies| {
+            let angles = frequencies.angles(dims);
+            Self { dims, traditional, frequencies, angles, input_scale: None }
+        };
         let Some(scaling) = &config.scaling else {
             return Ok(plain(base(1.0)));
         };
@@ -134,29 +140,59 @@ impl Rope {
             }
             Scaling::Yarn(scheme) => {
                 let (frequencies, input_scale) = scheme.frequencies(dims, config.theta)?;
-                Self {
-                    dims,
-                    traditional,
-                    frequencies: Frequencies::Table(table(&frequencies)),
-                    input_scale: ((input_scale - 1.0).abs() > f64::EPSILON)
-                        .then(|| Array::from_f32(narrow(input_scale))),
-                }
+                let input_scale = ((input_scale - 1.0).abs() > f64::EPSILON)
+                    .then(|| Array::from_f32(narrow(input_scale)));
+                Self { input_scale, ..plain(Frequencies::Table(table(&frequencies))) }
             }
         })
     }
 
-    /// Rotates `x`, whose first position is `offset`.
-    pub(crate) fn forward(&self, x: &Array, offset: i32) -> Result<Array> {
+    /// Rotates `x` of `[1, length, heads · dim]` or `[1, length, heads, dim]`, whose first position is `offset`:
+    /// `[1, heads, length, dim]`.
+    pub(crate) fn forward(&self, x: &Array, heads: i32, offset: i32) -> Result<Array> {
         let scaled = match &self.input_scale {
             Some(scale) => Some(x.multiply(scale.as_dtype(x.dtype())?)?),
             None => None,
         };
         let x = scaled.as_ref().unwrap_or(x);
+        let scale = match self.frequencies {
+            Frequencies::Base { scale, .. } => scale,
+            Frequencies::Table(_) => 1.0,
+        };
+        let turning = Turning { dims: self.dims, traditional: self.traditional, offset, scale };
+        if let Some(rotated) = cpu::rope(x, heads, turning, &self.angles)? {
+            return Ok(rotated);
+        }
+        let x = to_heads(x, heads)?;
         match &self.frequencies {
             Frequencies::Base { base, scale } => {
                 fast::rope(x, self.dims, self.traditional, *base, *scale, offset, None)
             }
             Frequencies::Table(table) => fast::rope(x, self.dims, self.traditional, None, 1.0, offset, table),
+        }
+    }
+}
+
+/// `[1, length, heads · dim]` or `[1, length, heads, dim]` as `[1, heads, length, dim]`.
+pub(super) fn to_heads(x: &Array, heads: i32) -> Result<Array> {
+    let split = if x.ndim() == 4 { x.clone() } else { x.reshape(&[x.dim(0), x.dim(1), heads, -1])? };
+    split.transpose_axes(&[0, 2, 1, 3])
+}
+
+impl Frequencies {
+    /// In 32-bit floats throughout, in MLX's order of operations, so that both give the same angles.
+    fn angles(&self, dims: i32) -> Array {
+        let pairs = dims / 2;
+        match self {
+            Self::Base { base, .. } => {
+                let step = base.ln() / narrow(f64::from(pairs));
+                let angles: Vec<f32> = (0..pairs).map(|pair| (narrow(f64::from(-pair)) * step).exp()).collect();
+                Array::from_slice(&angles, &[pairs])
+            }
+            Self::Table(table) => {
+                let angles: Vec<f32> = table.as_slice::<f32>().iter().map(|period| 1.0 / period).collect();
+                Array::from_slice(&angles, &[pairs])
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 mod full;
 mod window;
 
+use crate::kernels::cpu::Sight;
 use crate::kernels::mlx::Result;
 use full::FullCache;
 pub(crate) use full::range;
@@ -86,7 +87,8 @@ impl Cache {
                 if earlier + length <= cache.window() {
                     return Ok(Mask::Causal);
                 }
-                window_mask(length, earlier, cache.window()).map(Mask::Array)
+                let window = cache.window();
+                Ok(Mask::Window { window, mask: window_mask(length, earlier, window)? })
             }
         }
     }
@@ -99,8 +101,23 @@ pub(crate) enum Mask {
     None,
     /// Those up to its own position.
     Causal,
-    /// `[queries, keys]`, true where allowed.
-    Array(Array),
+    /// Of those the last `window`.
+    Window {
+        /// How many, the query's own position included.
+        window: i32,
+        /// The same as `[queries, keys]`, true where allowed.
+        mask: Array,
+    },
+}
+
+impl From<&Mask> for Sight {
+    fn from(mask: &Mask) -> Self {
+        match mask {
+            Mask::None => Self::All,
+            Mask::Causal => Self::Causal,
+            Mask::Window { window, .. } => Self::Window(usize::try_from(*window).unwrap_or(0)),
+        }
+    }
 }
 
 /// The masks of one forward pass, one a kind of cache.

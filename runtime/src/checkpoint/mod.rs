@@ -6,6 +6,7 @@ pub(crate) use weights::Weights;
 pub use weights::{TensorProblem, TensorProblems};
 
 use mlx_rs::error::Exception;
+use crate::kernels::cpu::SettingError;
 use mlxcel_catalog::config::CONFIG_FILE;
 use mlxcel_catalog::folder::{CheckpointError, CheckpointFolder};
 use serde::de::DeserializeOwned;
@@ -42,6 +43,9 @@ pub enum LoadError {
         /// The field and the rule it breaks.
         source: ConfigError,
     },
+    /// The environment asks for kernels that there are not.
+    #[error(transparent)]
+    Kernels(#[from] SettingError),
     /// The architecture is not one of those built in.
     #[error("{}: the model type `{model_type}` is not supported; known are {}", path.display(), known.join(", "))]
     UnknownModelType {

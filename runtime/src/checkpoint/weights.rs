@@ -126,19 +126,20 @@ impl Weights {
 
     /// A linear layer of `out` by `in_`, quantized where the config and the tensors say so.
     pub(crate) fn linear(&mut self, layer: &str, out: i32, in_: i32, bias: bool) -> Linear {
-        let weight = match self.quantization_of(layer) {
-            Some(spec) => self.quantized(layer, out, in_, spec),
-            None => Weight::dense(&self.tensor(&format!("{layer}.weight"), &[out, in_])),
-        };
+        let weight = self.weight(layer, out, in_);
         let bias = bias.then(|| self.tensor(&format!("{layer}.bias"), &[out]));
         Linear::new(weight, bias)
     }
 
     /// An embedding table of `vocabulary` by `hidden`.
     pub(crate) fn embedding(&mut self, layer: &str, vocabulary: i32, hidden: i32) -> Embedding {
+        Embedding::new(self.weight(layer, vocabulary, hidden))
+    }
+
+    fn weight(&mut self, layer: &str, out: i32, in_: i32) -> Weight {
         match self.quantization_of(layer) {
-            Some(spec) => Embedding::quantized(self.quantized(layer, vocabulary, hidden, spec)),
-            None => Embedding::dense(self.tensor(&format!("{layer}.weight"), &[vocabulary, hidden])),
+            Some(spec) => self.quantized(layer, out, in_, spec),
+            None => Weight::dense(&self.tensor(&format!("{layer}.weight"), &[out, in_])),
         }
     }
 

@@ -1,5 +1,7 @@
-//! Array operations that `mlx-rs` has no binding for, or none with the options needed here.
+//! Array operations below the level of `mlx-rs`: what it has no binding for, or none with the options needed here, and our
+//! own kernels.
 //!
 //! The only part of this crate that calls MLX's C interface itself; everything above it is safe code.
 
+pub mod cpu;
 pub(crate) mod mlx;

@@ -103,6 +103,10 @@ impl Target {
         unsafe { Output::new(self.dtype, self.words.as_mut_ptr().cast(), columns, addend) }
     }
 
+    pub fn pointer(&mut self) -> *mut u8 {
+        self.words.as_mut_ptr().cast()
+    }
+
     /// The elements' bits.
     pub fn bits(&self) -> Vec<u32> {
         let bytes: Vec<u8> = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();

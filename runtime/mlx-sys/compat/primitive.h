@@ -1,0 +1,50 @@
+// Computations of our own as nodes of an MLX graph, on the CPU.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "mlx/c/array.h"
+#include "mlx/c/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// An array that a computation reads or writes, valid during the call.
+typedef struct mlxcel_operand_ {
+  void* data;
+  const int32_t* shape;
+  const int64_t* strides;  // in elements
+  size_t dimensions;
+  mlx_dtype dtype;
+} mlxcel_operand;
+
+// Computes `outputs` (allocated, row after row) from `inputs`. Returns null, or why it could not, as a text that lives for
+// ever.
+typedef const char* (*mlxcel_computation)(
+    const mlxcel_operand* inputs,
+    size_t inputs_num,
+    const mlxcel_operand* outputs,
+    size_t outputs_num,
+    const void* parameters);
+
+// Adds a node to the graph. `name` lives for ever. `parameters` (`parameters_size` bytes, at most 64) are copied. `results`
+// are `results_num` fresh handles, whose arrays have the shapes that stand in `shapes` one after the other, each of
+// `dimensions[i]` numbers.
+int mlxcel_add_node(
+    const char* name,
+    mlxcel_computation computation,
+    const void* parameters,
+    size_t parameters_size,
+    const mlx_array* inputs,
+    size_t inputs_num,
+    mlx_array* results,
+    size_t results_num,
+    const int* shapes,
+    const size_t* dimensions,
+    const mlx_dtype* dtypes,
+    mlx_stream stream);
+
+#ifdef __cplusplus
+}
+#endif

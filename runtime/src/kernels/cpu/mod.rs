@@ -1,0 +1,22 @@
+//! Our own kernels on the processor, as nodes of MLX's graph, and whether they are used.
+//!
+//! Each function here builds a node, or says with `None` that the kernels do not serve the arrays it was given, so that
+//! the caller takes MLX's own operation.
+
+mod attention;
+mod node;
+mod product;
+mod row_wise;
+mod setting;
+
+pub(crate) use attention::{Sight, attention};
+use node::Fault;
+pub(crate) use product::{dense_product, quantized_product};
+pub(crate) use row_wise::{Gate, Turning, gated, rms_norm, rope};
+pub use setting::{Setting, SettingError, setting};
+
+const WRONG_ARRAYS: Fault = c"the node was built for other arrays; this is a fault of the program";
+
+fn fitting(fits: bool) -> Result<(), Fault> {
+    if fits { Ok(()) } else { Err(c"the shapes of the arrays do not fit; this is a fault of the program") }
+}

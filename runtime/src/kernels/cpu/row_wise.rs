@@ -1,0 +1,151 @@
+//! Nodes that compute row by row: norm, gated activation, rotary embedding.
+#![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
+
+use super::node::{Computation, Fault, Operand, add, kernel_dtype};
+use super::setting::means;
+use super::{WRONG_ARRAYS, fitting};
+use crate::kernels::mlx::Result;
+use mlx_rs::{Array, Dtype};
+use mlxcel_kernels::{self as kernels, Addend, Output, Rotation};
+
+pub(crate) use kernels::Gate;
+
+/// `x / sqrt(mean(x²) + eps) · weight` along the last axis. `None` where the kernels do not serve these arrays.
+pub(crate) fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Option<Array>> {
+    let served = means().is_some()
+        && kernel_dtype(x.dtype()).is_some()
+        && x.dtype() == weight.dtype()
+        && x.size() > 0
+        && weight.ndim() == 1
+        && x.shape().last() == weight.shape().first();
+    if !served {
+        return Ok(None);
+    }
+    let [result] = add::<RmsNorm, 1>(&[x, weight], [(x.shape(), x.dtype())], eps)?;
+    Ok(Some(result))
+}
+
+/// `function(gate) · up`. `None` where the kernels do not serve these arrays.
+pub(crate) fn gated(function: Gate, gate: &Array, up: &Array) -> Result<Option<Array>> {
+    let served = means().is_some()
+        && kernel_dtype(gate.dtype()).is_some()
+        && gate.dtype() == up.dtype()
+        && gate.shape() == up.shape()
+        && gate.ndim() > 0
+        && gate.size() > 0;
+    if !served {
+        return Ok(None);
+    }
+    let [result] = add::<Gated, 1>(&[gate, up], [(gate.shape(), gate.dtype())], function)?;
+    Ok(Some(result))
+}
+
+/// How positions turn pairs of dimensions, but for the angles, which are an array.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turning {
+    /// The dimensions that are turned.
+    pub(crate) dims: i32,
+    /// Whether pairs are neighbours.
+    pub(crate) traditional: bool,
+    /// The first position.
+    pub(crate) offset: i32,
+    /// Multiplies the position.
+    pub(crate) scale: f32,
+}
+
+/// Turns `x` of `[1, length, heads · dim]` or `[1, length, heads, dim]` by `angles` (float32, one for each pair):
+/// `[1, heads, length, dim]`. `None` where the kernels do not serve these arrays.
+pub(crate) fn rope(x: &Array, heads: i32, turning: Turning, angles: &Array) -> Result<Option<Array>> {
+    let (length, width) = match *x.shape() {
+        [1, length, width] => (length, width),
+        [1, length, own_heads, dim] if own_heads == heads => (length, own_heads * dim),
+        _ => return Ok(None),
+    };
+    let served = means().is_some()
+        && kernel_dtype(x.dtype()).is_some()
+        && heads > 0
+        && width % heads == 0
+        && length > 0
+        && turning.dims <= width / heads
+        && turning.offset >= 0
+        && angles.dtype() == Dtype::Float32
+        && i32::try_from(angles.size()).is_ok_and(|pairs| pairs * 2 == turning.dims);
+    if !served {
+        return Ok(None);
+    }
+    let shape = [1, heads, length, width / heads];
+    let [result] = add::<Rope, 1>(&[x, angles], [(&shape, x.dtype())], turning)?;
+    Ok(Some(result))
+}
+
+/// # Safety
+/// The output is not used longer than the operand is lent.
+unsafe fn plain_output(operand: &Operand) -> std::result::Result<Output, Fault> {
+    let columns = operand.shape().last().map_or(0, |columns| usize::try_from(*columns).unwrap_or(0));
+    // SAFETY: an output is allocated for its shape, row after row.
+    Ok(unsafe { Output::new(operand.dtype()?, operand.data(), columns, Addend::None) })
+}
+
+struct RmsNorm;
+
+impl Computation for RmsNorm {
+    type Parameters = f32;
+    const NAME: &'static std::ffi::CStr = c"mlxcel rms norm";
+
+    unsafe fn compute(inputs: &[Operand], outputs: &[Operand], eps: &f32) -> std::result::Result<(), Fault> {
+        let ([x, weight], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
+        let means = means().ok_or(WRONG_ARRAYS)?;
+        // SAFETY: the operands are valid arrays, as the trait says.
+        unsafe { fitting(kernels::rms_norm(means, &x.rows()?, &weight.rows()?, *eps, &plain_output(out)?)) }
+    }
+}
+
+struct Gated;
+
+impl Computation for Gated {
+    type Parameters = Gate;
+    const NAME: &'static std::ffi::CStr = c"mlxcel gated activation";
+
+    unsafe fn compute(
+        inputs: &[Operand],
+        outputs: &[Operand],
+        function: &Gate,
+    ) -> std::result::Result<(), Fault> {
+        let ([gate, up], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
+        let means = means().ok_or(WRONG_ARRAYS)?;
+        // SAFETY: the operands are valid arrays, as the trait says.
+        unsafe { fitting(kernels::gated(means, *function, &gate.rows()?, &up.rows()?, &plain_output(out)?)) }
+    }
+}
+
+struct Rope;
+
+impl Computation for Rope {
+    type Parameters = Turning;
+    const NAME: &'static std::ffi::CStr = c"mlxcel rotary embedding";
+
+    unsafe fn compute(
+        inputs: &[Operand],
+        outputs: &[Operand],
+        turning: &Turning,
+    ) -> std::result::Result<(), Fault> {
+        let ([x, angles], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
+        let means = means().ok_or(WRONG_ARRAYS)?;
+        let heads = out.dimension(1);
+        // SAFETY: the operands are valid arrays, as the trait says; the angles are contiguous 32-bit floats, as was checked
+        // with the node and here.
+        unsafe {
+            let frequencies =
+                std::slice::from_raw_parts(angles.contiguous()?.cast::<f32>(), angles.dimension(0));
+            let rotation = Rotation {
+                dims: usize::try_from(turning.dims).unwrap_or(0),
+                traditional: turning.traditional,
+                frequencies,
+                offset: usize::try_from(turning.offset).unwrap_or(0),
+                scale: turning.scale,
+            };
+            let rows = x.rows_of(out.dimension(3))?;
+            fitting(kernels::rope(means, &rows, heads, &rotation, &plain_output(out)?))
+        }
+    }
+}

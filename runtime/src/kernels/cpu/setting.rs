@@ -1,0 +1,127 @@
+//! Which kernels compute, by the machine and by the environment.
+//!
+//! - `MLXCEL_CPU_KERNELS`: `0` leaves everything to MLX's own operations.
+//! - `MLXCEL_QMV_WIDE`: `0` computes small products row by row, `1` (the default) all rows in one pass.
+//! - `MLXCEL_CPU_ISA`: `avx512`, `avx2` or `portable` instead of the best that the processor has.
+
+use crate::version::Backend;
+use mlxcel_kernels::{Isa, Means, Pool, Width};
+use std::env;
+use std::sync::OnceLock;
+
+/// Which kernels compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// MLX's own.
+    Mlx,
+    /// Ours, on the processor.
+    Cpu {
+        /// The instruction set.
+        isa: Isa,
+        /// The variant of small products.
+        width: Width,
+    },
+}
+
+/// An environment variable that says something unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the environment variable {name} is `{value}`; it must be {expected}, or not set")]
+pub struct SettingError {
+    /// The variable.
+    pub name: &'static str,
+    /// What it is.
+    pub value: String,
+    /// What it may be.
+    pub expected: String,
+}
+
+/// The setting of this process, read once.
+pub fn setting() -> Result<Setting, SettingError> {
+    static SETTING: OnceLock<Result<Setting, SettingError>> = OnceLock::new();
+    SETTING
+        .get_or_init(|| {
+            let read = |name: &'static str| {
+                env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+            };
+            decide(Backend::current() == Backend::Cpu, &read)
+        })
+        .clone()
+}
+
+/// What runs our kernels; `None` where MLX's own compute. A variable that says something unknown was refused when the
+/// checkpoint was loaded.
+pub(super) fn means() -> Option<Means<'static>> {
+    match setting() {
+        Ok(Setting::Cpu { isa, width }) => Some(Means { isa, pool: Pool::global(), width }),
+        _ => None,
+    }
+}
+
+fn decide(
+    on_cpu: bool,
+    read: &dyn Fn(&'static str) -> Option<String>,
+) -> Result<Setting, SettingError> {
+    let switch = |name: &'static str| match read(name).as_deref() {
+        None | Some("" | "1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(value) => Err(SettingError { name, value: value.to_owned(), expected: "0 or 1".to_owned() }),
+    };
+    let ours = switch("MLXCEL_CPU_KERNELS")?;
+    let width = if switch("MLXCEL_QMV_WIDE")? { Width::Wide } else { Width::Narrow };
+    let name = "MLXCEL_CPU_ISA";
+    let isa = match read(name) {
+        Some(value) if !value.is_empty() => Isa::named(&value).ok_or_else(|| {
+            let known: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
+            SettingError { name, value, expected: format!("one that this processor has ({})", known.join(", ")) }
+        })?,
+        _ => Isa::best(),
+    };
+    Ok(if on_cpu && ours { Setting::Cpu { isa, width } } else { Setting::Mlx })
+}
+
+impl Setting {
+    /// The text in a row's `kernels` column: `mlx`, or `mlxcel-` and the instruction set.
+    pub fn name(self) -> String {
+        match self {
+            Self::Mlx => "mlx".to_owned(),
+            Self::Cpu { isa, .. } => format!("mlxcel-{isa}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &str) -> Result<Setting, SettingError> {
+        decide(true, &|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn the_best_instruction_set_and_the_wide_variant_are_the_default() {
+        let best = Setting::Cpu { isa: Isa::best(), width: Width::Wide };
+        assert_eq!(with("", ""), Ok(best));
+        assert_eq!(with("MLXCEL_CPU_KERNELS", "1"), Ok(best));
+    }
+
+    #[test]
+    fn kernels_are_mlxs_where_asked_and_on_other_backends() {
+        assert_eq!(with("MLXCEL_CPU_KERNELS", "0"), Ok(Setting::Mlx));
+        assert_eq!(decide(false, &|_| None), Ok(Setting::Mlx));
+    }
+
+    #[test]
+    fn variables_that_say_something_unknown_are_refused_in_words() {
+        let error = with("MLXCEL_QMV_WIDE", "banana").expect_err("OK because it is no switch");
+        assert_eq!(
+            error.to_string(),
+            "the environment variable MLXCEL_QMV_WIDE is `banana`; it must be 0 or 1, or not set"
+        );
+        assert!(with("MLXCEL_CPU_KERNELS", "yes").is_err());
+        assert!(with("MLXCEL_CPU_ISA", "sse9").is_err());
+        assert_eq!(
+            with("MLXCEL_QMV_WIDE", "0"),
+            Ok(Setting::Cpu { isa: Isa::best(), width: Width::Narrow })
+        );
+    }
+}
