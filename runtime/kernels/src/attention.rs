@@ -44,6 +44,16 @@ impl Heads {
         Self { dtype, data: Shared::new(data.cast_mut()), batch, heads, length, dim, steps }
     }
 
+    /// Rows of a result for these queries: one for each batch and position.
+    pub(crate) fn rows(&self) -> usize {
+        self.batch * self.length
+    }
+
+    /// Elements of such a row: all heads.
+    pub(crate) fn width(&self) -> usize {
+        self.heads * self.dim
+    }
+
     #[inline(always)]
     unsafe fn row<E: Element>(&self, batch: usize, head: usize, position: usize) -> *const E::Bits {
         let [by_batch, by_head, by_position] = self.steps;
@@ -66,11 +76,12 @@ pub enum Sight {
     Window(usize),
 }
 
-/// Computes attention into `out`, `[batch, length, heads, dim]` of the queries' data type, row after row. Says whether
-/// the shapes fit; where they do not, nothing is written.
+/// Computes attention into `out`, `[batch, length, heads, dim]` of `out_dtype`, row after row. Says whether the shapes fit;
+/// where they do not, nothing is written.
 ///
 /// # Safety
 /// `out` is aligned and good for writing, and used by nothing else meanwhile.
+#[expect(clippy::too_many_arguments, reason = "attention has them")]
 pub unsafe fn attention(
     means: Means<'_>,
     queries: Heads,
@@ -78,6 +89,7 @@ pub unsafe fn attention(
     values: Heads,
     scale: f32,
     sight: Sight,
+    out_dtype: Dtype,
     out: *mut u8,
 ) -> bool {
     let fits = keys.heads > 0
@@ -95,7 +107,7 @@ pub unsafe fn attention(
     if !fits {
         return false;
     }
-    let call = Call { queries, keys, values, scale, sight, out: Shared::new(out) };
+    let call = Call { queries, keys, values, scale, sight, out_dtype, out: Shared::new(out) };
     let rows = queries.batch * queries.heads;
     if queries.length <= FEW_QUERIES {
         means.pool.run(rows * queries.length, &|piece| {
@@ -123,6 +135,7 @@ struct Call {
     values: Heads,
     scale: f32,
     sight: Sight,
+    out_dtype: Dtype,
     out: Shared<u8>,
 }
 
@@ -143,10 +156,23 @@ impl Call {
         (batch, head, head / (self.queries.heads / self.keys.heads))
     }
 
-    unsafe fn out_row<E: Element>(&self, batch: usize, head: usize, position: usize) -> *mut E::Bits {
+    /// Writes the result of one query of one head, value by value.
+    ///
+    /// # Safety
+    /// The query exists, and no other thread writes its result.
+    #[inline(always)]
+    unsafe fn write(&self, batch: usize, head: usize, position: usize, value_at: impl Fn(usize) -> f32) {
         let row = (batch * self.queries.length + position) * self.queries.heads + head;
+        let dim = self.queries.dim;
         // SAFETY: within the output.
-        unsafe { self.out.pointer().cast::<E::Bits>().add(row * self.queries.dim) }
+        unsafe {
+            with_element!(self.out_dtype, E => {
+                let out = self.out.pointer().cast::<<E as Element>::Bits>().add(row * dim);
+                for at in 0..dim {
+                    *out.add(at) = E::from_f32(value_at(at));
+                }
+            });
+        }
     }
 }
 
@@ -221,10 +247,8 @@ impl One<'_> {
                     sum[at] += score * E::to_f32(*call.values.row::<E>(batch, shared_head, first + index).add(at));
                 }
             }
-            let out = call.out_row::<E>(batch, head, position);
-            for (at, value) in sum[..dim].iter().enumerate() {
-                *out.add(at) = E::from_f32(value / total);
-            }
+            let sum = &sum[..dim];
+            call.write(batch, head, position, |at| sum[at] / total);
         }
     }
 }
@@ -369,10 +393,7 @@ impl Block<'_> {
                 }
             }
             for lane in 0..count {
-                let out = call.out_row::<E>(batch, head, position + lane);
-                for at in 0..dim {
-                    *out.add(at) = E::from_f32(result[at * width + lane]);
-                }
+                call.write(batch, head, position + lane, |at| result[at * width + lane]);
             }
         }
     }

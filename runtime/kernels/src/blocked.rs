@@ -6,11 +6,10 @@
 //! rearranging. Sums run along the columns in order, whoever computes them.
 
 use crate::element::{Dtype, Element, with_element};
-use crate::pool::Pool;
-use crate::product::{Output, Rows};
+use crate::product::{Means, Output, Rows};
 use crate::scratch::{self, PIECE, PREPARED, lines};
 use crate::share::Shared;
-use crate::simd::{Isa, Kernel, Simd};
+use crate::simd::{Kernel, Simd};
 
 /// Rows of the weight in one piece: a multiple of every instruction set's `TILE_ROWS`.
 const BAND: usize = 24;
@@ -70,11 +69,12 @@ pub(crate) unsafe fn tiles<S: Simd>(
     }
 }
 
-/// Computes the product.
+/// Computes the products of one `x` with several weights.
 ///
 /// # Safety
-/// `x` and `out` are good for what they say, and `weight` for `out.columns` rows of `x.columns`.
-pub(crate) unsafe fn product<W: Source>(isa: Isa, pool: &Pool, x: &Rows, weight: W, out: &Output) {
+/// `x` and the outputs are good for what they say, and each output and weight have as many columns and rows.
+pub(crate) unsafe fn products<W: Source>(means: Means<'_>, x: &Rows, jobs: &[(W, &Output)]) {
+    let Means { isa, pool, .. } = means;
     let width = 2 * isa.lanes();
     let panels = x.rows.div_ceil(width);
     scratch::with(&PREPARED, panels * x.columns * width, |packed| {
@@ -86,14 +86,24 @@ pub(crate) unsafe fn product<W: Source>(isa: Isa, pool: &Pool, x: &Rows, weight:
                 isa.run(Pack { x, first: panel * width, to });
             }
         });
-        pool.run(out.columns.div_ceil(BAND), &|band| {
-            let sums = lines(panels * BAND * width);
-            scratch::with(&PIECE, sums + BAND * STRETCH, |memory| {
-                let (sums, floats) = memory.split_at_mut(sums);
-                let first = band * BAND;
-                // SAFETY: the panels are only read from here on; each band writes its own columns of the output.
-                unsafe { isa.run(Band { packed: packed.pointer(), panels, x, weight, out, first, sums, floats }) };
-            });
+        let bands = jobs.iter().map(|(_, out)| out.columns.div_ceil(BAND)).sum();
+        pool.run(bands, &|mut band| {
+            for (weight, out) in jobs {
+                let count = out.columns.div_ceil(BAND);
+                if band >= count {
+                    band -= count;
+                    continue;
+                }
+                let sums = lines(panels * BAND * width);
+                scratch::with(&PIECE, sums + BAND * STRETCH, |memory| {
+                    let (sums, floats) = memory.split_at_mut(sums);
+                    let (first, weight) = (band * BAND, *weight);
+                    let packed = packed.pointer();
+                    // SAFETY: the panels are only read from here on; each band writes its own columns of its output.
+                    unsafe { isa.run(Band { packed, panels, x, weight, out, first, sums, floats }) };
+                });
+                return;
+            }
         });
     });
 }
@@ -185,14 +195,14 @@ impl<W: Source> Kernel for Band<'_, W> {
                     );
                 }
             }
-            with_element!(out.dtype, E => finish::<S, E>(sums.as_ptr(), x.rows, rows, first, out));
+            finish::<S>(sums.as_ptr(), x.rows, rows, first, out);
         }
     }
 }
 
 /// Turns the sums of a band (by panel, weight row, activation row) into its part of the output.
 #[inline(always)]
-unsafe fn finish<S: Simd, E: Element>(sums: *const f32, m_rows: usize, n_rows: usize, first: usize, out: &Output) {
+unsafe fn finish<S: Simd>(sums: *const f32, m_rows: usize, n_rows: usize, first: usize, out: &Output) {
     let width = 2 * S::LANES;
     let mut line = [0.0_f32; BAND];
     for m in 0..m_rows {
@@ -201,7 +211,7 @@ unsafe fn finish<S: Simd, E: Element>(sums: *const f32, m_rows: usize, n_rows: u
             for (n, value) in line.iter_mut().enumerate().take(n_rows) {
                 *value = *sums.add(n * width);
             }
-            out.write::<S, E>(m, first, &line[..n_rows]);
+            out.write::<S>(m, first, &mut line[..n_rows]);
         }
     }
 }

@@ -16,34 +16,48 @@ pub(crate) fn piece_rows(row_bytes: usize) -> usize {
     (PIECE_BYTES / row_bytes.max(1)).next_multiple_of(4).max(4)
 }
 
-/// Computes the product.
+/// Computes the products of one `x` with several weights.
 ///
 /// # Safety
-/// `x` and `out` are good for what they say and have as many columns and rows as the weight.
-pub(crate) unsafe fn product(means: Means<'_>, x: &Rows, weight: DenseWeight, out: &Output) {
+/// `x` and the outputs are good for what they say, and each output and weight have as many columns and rows.
+pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(DenseWeight, &Output)]) {
     let x_rows = x.rows;
     let depth = x.columns.next_multiple_of(MAX_LANES);
     scratch::with(&PREPARED, x.rows * depth, |floats| {
         // SAFETY: a row of scratch for each row of `x`.
         unsafe { means.isa.run(Widen { x, depth, to: floats.as_mut_ptr() }) };
         let floats = Shared::new(floats.as_mut_ptr());
-        in_pieces(means.pool, out.columns, weight.columns * weight.dtype.bytes(), &|first, rows| {
+        let sizes = jobs.iter().map(|(weight, out)| (out.columns, weight.columns * weight.dtype.bytes()));
+        in_pieces(means.pool, sizes, &|job, first, rows| {
+            let (weight, out) = jobs[job];
             scratch::with(&PIECE, x_rows * rows, |sums| {
                 let x = floats.pointer().cast_const();
                 let width = means.width;
-                // SAFETY: the floats are only read from here on; each piece writes its own columns of the output.
+                // SAFETY: the floats are only read from here on; each piece writes its own columns of its output.
                 unsafe { means.isa.run(Piece { x, x_rows, depth, weight, out, first, rows, width, sums }) };
             });
         });
     });
 }
 
-/// Calls `body` for stretches of the `rows` rows of a weight, on the pool.
-pub(crate) fn in_pieces(pool: &Pool, rows: usize, row_bytes: usize, body: &(dyn Fn(usize, usize) + Sync)) {
-    let step = piece_rows(row_bytes);
-    pool.run(rows.div_ceil(step), &|piece| {
-        let first = piece * step;
-        body(first, step.min(rows - first));
+/// Calls `body` for stretches of the rows of some weights (how many, and the bytes of one), on the pool: which weight, the
+/// first row, and how many.
+pub(crate) fn in_pieces(
+    pool: &Pool,
+    sizes: impl Iterator<Item = (usize, usize)>,
+    body: &(dyn Fn(usize, usize, usize) + Sync),
+) {
+    let jobs: Vec<_> = sizes.map(|(rows, row_bytes)| (rows, piece_rows(row_bytes))).collect();
+    let pieces = jobs.iter().map(|(rows, step)| rows.div_ceil(*step)).sum();
+    pool.run(pieces, &|mut piece| {
+        for (job, (rows, step)) in jobs.iter().enumerate() {
+            let count = rows.div_ceil(*step);
+            if piece < count {
+                let first = piece * step;
+                return body(job, first, (*step).min(rows - first));
+            }
+            piece -= count;
+        }
     });
 }
 
@@ -184,14 +198,14 @@ pub(crate) unsafe fn keep_sums<S: Simd, const NB: usize, const MB: usize>(
 /// The processor has `S`; the columns `first..first + rows` are within the output, and no other thread writes them.
 #[inline(always)]
 pub(crate) unsafe fn write_sums<S: Simd>(
-    sums: &[f32],
+    sums: &mut [f32],
     x_rows: usize,
     out: &Output,
     first: usize,
     rows: usize,
 ) {
-    for (m, line) in sums.chunks_exact(rows).enumerate().take(x_rows) {
+    for (m, line) in sums.chunks_exact_mut(rows).enumerate().take(x_rows) {
         // SAFETY: as the caller promises.
-        unsafe { with_element!(out.dtype, E => out.write::<S, E>(m, first, line)) };
+        unsafe { out.write::<S>(m, first, line) };
     }
 }

@@ -15,6 +15,7 @@ mod attention;
 mod blocked;
 mod dense;
 mod element;
+mod layer;
 mod pool;
 mod product;
 mod quantized;
@@ -25,9 +26,10 @@ mod simd;
 
 pub use attention::{Heads, Sight, attention};
 pub use element::Dtype;
+pub use layer::{HeadsOf, HeadsOutput, Norm, Projection, attention_inputs, attention_output, gated_mlp};
 pub use pool::Pool;
 pub use product::{
-    Addend, DenseWeight, Means, Output, Rows, SMALL_ROWS, Width, dense_product, quantized_product,
+    Addend, DenseWeight, Means, Output, Rows, SMALL_ROWS, Weight, Width, products,
 };
 pub use quantized::{QuantizedWeight, Scheme};
 pub use row_wise::{Gate, Rotation, gated, rms_norm, rope};

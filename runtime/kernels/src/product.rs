@@ -10,7 +10,7 @@
 
 use crate::blocked::{self, DenseSource};
 use crate::dense;
-use crate::element::{Dtype, Element};
+use crate::element::{Dtype, Element, with_element};
 use crate::pool::Pool;
 use crate::quantized::{self, QuantizedWeight};
 use crate::share::Shared;
@@ -54,6 +54,8 @@ pub struct Rows {
     data: Shared<u8>,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
+    /// Rows of the array before the first of these.
+    skipped: usize,
     /// Extent and step (in elements) of each leading axis, the last one fastest.
     leading: Vec<(usize, isize)>,
 }
@@ -77,7 +79,22 @@ impl Rows {
             }
         }
         let rows = leading.iter().map(|(extent, _)| extent).product();
-        Self { dtype, data: Shared::new(data.cast_mut()), rows, columns, leading: merged }
+        Self { dtype, data: Shared::new(data.cast_mut()), rows, columns, skipped: 0, leading: merged }
+    }
+
+    /// Some of the rows. Their memory was vouched for with the whole.
+    pub(crate) fn stretch(&self, first: usize, rows: usize) -> Self {
+        match *self.leading {
+            // Everything was one axis, or there is but one row.
+            [] => self.clone(),
+            [(_, step)] => {
+                let bytes = first.cast_signed() * step * self.dtype.bytes().cast_signed();
+                // SAFETY: the first of the rows.
+                let data = Shared::new(unsafe { self.data.pointer().offset(bytes) });
+                Self { data, rows, leading: vec![(rows, step)], ..*self }
+            }
+            _ => Self { rows, skipped: self.skipped + first, ..self.clone() },
+        }
     }
 
     /// The first element of a row.
@@ -86,7 +103,7 @@ impl Rows {
     /// `row` is below `rows`, and `E` is this data type.
     #[inline(always)]
     pub(crate) unsafe fn row<E: Element>(&self, row: usize) -> *const E::Bits {
-        let mut rest = row;
+        let mut rest = self.skipped + row;
         let mut offset = 0_isize;
         for &(extent, step) in self.leading.iter().rev() {
             offset += (rest % extent).cast_signed() * step;
@@ -127,35 +144,67 @@ impl Output {
         Self { dtype, data: Shared::new(data), columns, addend }
     }
 
-    /// Writes `values`, with the addend added, to row `row` from column `first` on.
+    /// Some of the rows.
+    pub(crate) fn stretch(&self, first: usize, rows: usize) -> Self {
+        let bytes = first * self.columns * self.dtype.bytes();
+        let addend = match &self.addend {
+            Addend::Residual(residual) => Addend::Residual(residual.stretch(first, rows)),
+            other => other.clone(),
+        };
+        // SAFETY: within the output.
+        let data = Shared::new(unsafe { self.data.pointer().add(bytes) });
+        Self { dtype: self.dtype, data, columns: self.columns, addend }
+    }
+
+    /// Writes `values`, with the addend added (to them as well), to row `row` from column `first` on.
     ///
     /// # Safety
-    /// The processor has `S`; the place is within the output, and no other thread writes it; `E` is this data type.
+    /// The processor has `S`; the place is within the output, and no other thread writes it.
     #[inline(always)]
-    pub(crate) unsafe fn write<S: Simd, E: Element>(&self, row: usize, first: usize, values: &[f32]) {
+    pub(crate) unsafe fn write<S: Simd>(&self, row: usize, first: usize, values: &mut [f32]) {
         // SAFETY: within the output, as the caller promises; the addend has the same columns.
         unsafe {
-            let to = self.data.pointer().cast::<E::Bits>().add(row * self.columns + first);
             let addend = match &self.addend {
                 Addend::None => None,
-                Addend::Bias(bias) => Some(bias.row::<E>(0).add(first)),
-                Addend::Residual(residual) => Some(residual.row::<E>(row).add(first)),
+                Addend::Bias(bias) => Some((bias, 0)),
+                Addend::Residual(residual) => Some((residual, row)),
             };
-            let whole = values.len() - values.len() % S::LANES;
-            for index in (0..whole).step_by(S::LANES) {
-                let mut value = S::load(values.as_ptr().add(index));
-                if let Some(addend) = addend {
-                    value = S::add(value, E::load::<S>(addend.add(index)));
-                }
-                E::store::<S>(to.add(index), value);
+            if let Some((addend, row)) = addend {
+                with_element!(addend.dtype, E => add::<S, E>(values, addend.row::<E>(row).add(first)));
             }
-            for index in whole..values.len() {
-                let mut value = *values.as_ptr().add(index);
-                if let Some(addend) = addend {
-                    value += E::to_f32(*addend.add(index));
-                }
-                *to.add(index) = E::from_f32(value);
-            }
+            with_element!(self.dtype, E => {
+                let to = self.data.pointer().cast::<<E as Element>::Bits>().add(row * self.columns + first);
+                narrow::<S, E>(values, to);
+            });
+        }
+    }
+}
+
+/// Adds as many elements to `values`.
+#[inline(always)]
+unsafe fn add<S: Simd, E: Element>(values: &mut [f32], addend: *const E::Bits) {
+    let whole = values.len() - values.len() % S::LANES;
+    let to = values.as_mut_ptr();
+    unsafe {
+        for at in (0..whole).step_by(S::LANES) {
+            S::store(to.add(at), S::add(S::load(to.add(at)), E::load::<S>(addend.add(at))));
+        }
+        for at in whole..values.len() {
+            *to.add(at) += E::to_f32(*addend.add(at));
+        }
+    }
+}
+
+/// Writes `values` as elements.
+#[inline(always)]
+unsafe fn narrow<S: Simd, E: Element>(values: &[f32], to: *mut E::Bits) {
+    let whole = values.len() - values.len() % S::LANES;
+    unsafe {
+        for at in (0..whole).step_by(S::LANES) {
+            E::store::<S>(to.add(at), S::load(values.as_ptr().add(at)));
+        }
+        for at in whole..values.len() {
+            *to.add(at) = E::from_f32(*values.as_ptr().add(at));
         }
     }
 }
@@ -178,37 +227,84 @@ impl DenseWeight {
     }
 }
 
-/// `out = x · wᵀ + addend` for a dense weight. `x` has the weight's columns, `out` a column for each of its rows;
-/// data types may differ. Says whether the shapes fit; where they do not, nothing is written.
-pub fn dense_product(means: Means<'_>, x: &Rows, weight: DenseWeight, out: &Output) -> bool {
-    if x.columns != weight.columns {
+/// A weight of either kind.
+#[derive(Debug, Clone, Copy)]
+pub enum Weight {
+    /// Dense.
+    Dense(DenseWeight),
+    /// Quantized.
+    Quantized(QuantizedWeight),
+}
+
+impl Weight {
+    /// Elements of a row.
+    pub fn columns(&self) -> usize {
+        match self {
+            Self::Dense(weight) => weight.columns,
+            Self::Quantized(weight) => weight.columns,
+        }
+    }
+}
+
+/// `out = x · wᵀ + addend` for each weight and output: `x` has the weights' columns, an output a column for each row of
+/// its weight; data types may differ. Says whether the shapes fit; where they do not, nothing is written.
+pub fn products(means: Means<'_>, x: &Rows, jobs: &[(Weight, &Output)]) -> bool {
+    if jobs.iter().any(|(weight, _)| weight.columns() != x.columns) {
         return false;
     }
-    // SAFETY: the arguments' constructors have promised the memory; the shapes fit.
-    unsafe {
-        if x.rows <= SMALL_ROWS {
-            dense::product(means, x, weight, out);
-        } else {
-            let source = DenseSource { dtype: weight.dtype, data: weight.data, row_step: weight.columns };
-            blocked::product(means.isa, means.pool, x, source, out);
+    // Weights that take the same preparation of `x` are computed together, so that threads meet less often.
+    let mut rest = jobs;
+    while let Some(((weight, _), _)) = rest.split_first() {
+        let like = |other: &&(Weight, &Output)| match (weight, &other.0) {
+            (Weight::Dense(_), Weight::Dense(_)) => true,
+            (Weight::Quantized(one), Weight::Quantized(other)) => one.scheme == other.scheme,
+            _ => false,
+        };
+        let (alike, others) = rest.split_at(rest.iter().take_while(like).count());
+        rest = others;
+        // SAFETY: the arguments' constructors have promised the memory; the shapes fit.
+        unsafe {
+            match weight {
+                Weight::Dense(_) => dense_products(means, x, alike),
+                Weight::Quantized(_) => quantized_products(means, x, alike),
+            }
         }
     }
     true
 }
 
-/// `out = x · wᵀ + addend` for a quantized weight. `x` has the weight's columns, `out` a column for each of its rows.
-/// Says whether the shapes fit; where they do not, nothing is written.
-pub fn quantized_product(means: Means<'_>, x: &Rows, weight: &QuantizedWeight, out: &Output) -> bool {
-    if x.columns != weight.columns {
-        return false;
-    }
-    // SAFETY: the arguments' constructors have promised the memory; the shapes fit.
+unsafe fn dense_products(means: Means<'_>, x: &Rows, jobs: &[(Weight, &Output)]) {
+    let jobs = jobs.iter().filter_map(|(weight, out)| match weight {
+        Weight::Dense(weight) => Some((*weight, *out)),
+        Weight::Quantized(_) => None,
+    });
+    // SAFETY: the caller's promise.
     unsafe {
         if x.rows <= SMALL_ROWS {
-            quantized::rows::product(means, x, weight, out);
+            dense::products(means, x, &jobs.collect::<Vec<_>>());
         } else {
-            quantized::tiles::product(means, x, weight, out);
+            let sources = jobs.map(|(weight, out)| {
+                (DenseSource { dtype: weight.dtype, data: weight.data, row_step: weight.columns }, out)
+            });
+            blocked::products(means, x, &sources.collect::<Vec<_>>());
         }
     }
-    true
+}
+
+unsafe fn quantized_products(means: Means<'_>, x: &Rows, jobs: &[(Weight, &Output)]) {
+    let jobs: Vec<_> = jobs
+        .iter()
+        .filter_map(|(weight, out)| match weight {
+            Weight::Quantized(weight) => Some((*weight, *out)),
+            Weight::Dense(_) => None,
+        })
+        .collect();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if x.rows <= SMALL_ROWS {
+            quantized::rows::products(means, x, &jobs);
+        } else {
+            blocked::products(means, x, &jobs);
+        }
+    }
 }

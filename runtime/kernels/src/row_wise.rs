@@ -68,7 +68,7 @@ impl Kernel for Norm<'_> {
                 for (value, scale) in row[..columns].iter_mut().zip(&scale[..columns]) {
                     *value *= factor * scale;
                 }
-                with_element!(out.dtype, E => out.write::<S, E>(index, 0, &row[..columns]));
+                out.write::<S>(index, 0, &mut row[..columns]);
             }
         }
     }
@@ -142,7 +142,7 @@ impl Gated<'_> {
                     ));
                     memory[at] = value * E::to_f32(*up.add(at));
                 }
-                out.write::<S, E>(index, 0, &memory[..columns]);
+                out.write::<S>(index, 0, &mut memory[..columns]);
             }
         }
     }
@@ -262,6 +262,6 @@ impl Kernel for Turn<'_> {
                 (*a, *b) = (*a * cosine - *b * sine, *a * sine + *b * cosine);
             }
         }
-        unsafe { with_element!(out.dtype, E => out.write::<S, E>(to, 0, row)) };
+        unsafe { out.write::<S>(to, 0, row) };
     }
 }

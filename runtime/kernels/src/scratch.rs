@@ -12,6 +12,8 @@ struct Line([f32; 16]);
 thread_local! {
     /// For what a kernel prepares before its pieces are computed.
     pub(crate) static PREPARED: Scratch = const { Scratch(RefCell::new(Vec::new())) };
+    /// For what lies between two kernels of one call.
+    pub(crate) static BETWEEN: Scratch = const { Scratch(RefCell::new(Vec::new())) };
     /// For what a piece works with.
     pub(crate) static PIECE: Scratch = const { Scratch(RefCell::new(Vec::new())) };
 }

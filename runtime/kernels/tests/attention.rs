@@ -50,6 +50,7 @@ fn run(means: Means<'_>, shape: &Shape, sight: Sight, dtype: Dtype, seed: u64) -
             heads(&values, shape.key_heads, shape.keys, capacity, shape.dim),
             scale,
             sight,
+            dtype,
             target.pointer(),
         )
     };

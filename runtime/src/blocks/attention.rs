@@ -4,7 +4,7 @@ use super::linear::Linear;
 use super::rms_norm::RmsNorm;
 use super::rope::{Rope, to_heads};
 use crate::cache::{Cache, Mask, range};
-use crate::kernels::cpu;
+use crate::kernels::cpu::{self, HeadsArrays};
 use crate::kernels::mlx::Result;
 use crate::model::Positions;
 use crate::version::Backend;
@@ -32,24 +32,19 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// The attended `[1, length, hidden]`, or `[1, 1, hidden]` where only the last position is asked for. Keys and
-    /// values of every position are cached either way. The result is added to `residual` where there is one.
+    /// The attended `[1, length, hidden]` of the normalized `x`, or `[1, 1, hidden]` where only the last position is asked
+    /// for. Keys and values of every position are cached either way. The result is added to `residual` where there is one.
     pub(crate) fn forward(
         &self,
+        norm: &RmsNorm,
         x: &Array,
         mask: &Mask,
         cache: &mut Cache,
         positions: Positions,
         residual: Option<&Array>,
     ) -> Result<Array> {
-        let asking = positions.of(x)?;
-        let offset = cache.offset();
-        let skipped = x.dim(1) - asking.dim(1);
-        let queries = self.q_proj.forward(&asking)?;
-        let queries = self.rotate(queries, self.heads, self.q_norm.as_ref(), offset + skipped)?;
-        let keys = self.k_proj.forward(x)?;
-        let keys = self.rotate(keys, self.key_value_heads, self.k_norm.as_ref(), offset)?;
-        let values = to_heads(&self.v_proj.forward(x)?, self.key_value_heads)?;
+        let skipped = if positions == Positions::Last { x.dim(1) - 1 } else { 0 };
+        let [queries, keys, values] = self.inputs(norm, x, cache.offset(), skipped)?;
         let (mut keys, mut values) = cache.update(keys, values)?;
         let mask = if skipped > 0 {
             (keys, values) = cache.seen_by_last(keys, values)?;
@@ -57,11 +52,41 @@ impl Attention {
         } else {
             mask
         };
+        let three = [&queries, &keys, &values];
+        let projection = self.o_proj.arrays();
+        if let Some(result) = cpu::attention_output(three, self.scale, mask.into(), projection, residual)? {
+            return Ok(result);
+        }
         let attended = match cpu::attention(&queries, &keys, &values, self.scale, mask.into())? {
             Some(attended) => attended,
             None => self.attend(queries, keys, values, mask)?,
         };
         self.o_proj.forward_onto(residual, &attended)
+    }
+
+    /// Queries, keys and values of `[1, heads, length, head_dim]`; queries for the positions after the `skipped` ones.
+    fn inputs(&self, norm: &RmsNorm, x: &Array, offset: i32, skipped: i32) -> Result<[Array; 3]> {
+        let parts = [
+            part(&self.q_proj, self.heads, self.q_norm.as_ref()),
+            part(&self.k_proj, self.key_value_heads, self.k_norm.as_ref()),
+            part(&self.v_proj, self.key_value_heads, None),
+        ];
+        if let Some((turning, angles)) = self.rope.turning(offset) {
+            let fused =
+                cpu::attention_inputs(x, norm.arrays(), parts, self.head_dim, skipped, turning, angles)?;
+            if let Some(inputs) = fused {
+                return Ok(inputs);
+            }
+        }
+        let x = norm.forward(x)?;
+        let asking = if skipped > 0 { Positions::Last.of(&x)? } else { x.clone() };
+        let queries = self.q_proj.forward(&asking)?;
+        let keys = self.k_proj.forward(&x)?;
+        Ok([
+            self.rotate(queries, self.heads, self.q_norm.as_ref(), offset + skipped)?,
+            self.rotate(keys, self.key_value_heads, self.k_norm.as_ref(), offset)?,
+            to_heads(&self.v_proj.forward(&x)?, self.key_value_heads)?,
+        ])
     }
 
     /// Heads of `[1, heads, length, head_dim]`, normalized where the architecture does, and turned by position.
@@ -114,6 +139,10 @@ impl Attention {
         }
         ops::concatenate(&blocks, 2)
     }
+}
+
+fn part<'a>(linear: &'a Linear, heads: i32, norm: Option<&'a RmsNorm>) -> HeadsArrays<'a> {
+    HeadsArrays { linear: linear.arrays(), heads, norm: norm.map(RmsNorm::arrays) }
 }
 
 /// Queries that attend together on a CPU. Smaller leaves out more of the masked half and gives smaller products.

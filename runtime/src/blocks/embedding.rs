@@ -35,6 +35,6 @@ impl Embedding {
 
     /// The logits of `hidden` (`[…, hidden]`) with the table as output layer: `[…, vocabulary]`.
     pub(crate) fn as_linear(&self, hidden: &Array) -> Result<Array> {
-        self.weight.apply(hidden, None)
+        self.weight.apply(hidden)
     }
 }

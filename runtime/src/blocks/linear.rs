@@ -1,6 +1,6 @@
 //! A linear layer, dense or quantized.
 
-use crate::kernels::cpu;
+use crate::kernels::cpu::{self, LinearArrays, WeightArrays};
 use crate::kernels::mlx::{self, Result};
 use mlx_rs::{Array, ops};
 use mlxcel_catalog::config::QuantizationSpec;
@@ -27,29 +27,16 @@ impl Weight {
         Self::Dense { weight: weight.clone(), transposed: weight.t() }
     }
 
-    /// `x · Wᵀ + addend`, where the addend is a bias of `[out]`, or of the result's shape.
-    pub(crate) fn apply(&self, x: &Array, addend: Option<&Array>) -> Result<Array> {
-        if let Some(result) = self.apply_on_cpu(x, addend)? {
-            return Ok(result);
-        }
-        match (self, addend) {
-            // One node, as MLX's own linear layer does it.
-            (Self::Dense { transposed, .. }, Some(bias)) if bias.ndim() == 1 => {
-                ops::addmm(bias, x, transposed, None, None)
-            }
-            (_, Some(addend)) => addend.add(self.apply(x, None)?),
-            (Self::Dense { transposed, .. }, None) => x.matmul(transposed),
-            (Self::Quantized { packed, scales, biases, spec }, None) => {
-                mlx::quantized_matmul(x, packed, scales, biases.as_ref(), *spec)
-            }
-        }
+    /// `x · Wᵀ`.
+    pub(crate) fn apply(&self, x: &Array) -> Result<Array> {
+        Linear::times(self, None, x, None)
     }
 
-    fn apply_on_cpu(&self, x: &Array, addend: Option<&Array>) -> Result<Option<Array>> {
+    fn arrays(&self) -> WeightArrays<'_> {
         match self {
-            Self::Dense { weight, .. } => cpu::dense_product(x, weight, addend),
+            Self::Dense { weight, .. } => WeightArrays::Dense(weight),
             Self::Quantized { packed, scales, biases, spec } => {
-                cpu::quantized_product(x, packed, scales, biases.as_ref(), *spec, addend)
+                WeightArrays::Quantized { packed, scales, biases: biases.as_ref(), spec: *spec }
             }
         }
     }
@@ -61,15 +48,44 @@ impl Linear {
     }
 
     pub(crate) fn forward(&self, x: &Array) -> Result<Array> {
-        self.weight.apply(x, self.bias.as_ref())
+        self.forward_onto(None, x)
     }
 
     /// `residual + forward(x)`, or `forward(x)` where there is none.
     pub(crate) fn forward_onto(&self, residual: Option<&Array>, x: &Array) -> Result<Array> {
-        match (&self.bias, residual) {
-            (None, residual) => self.weight.apply(x, residual),
-            (Some(_), Some(residual)) => residual.add(self.forward(x)?),
-            (Some(_), None) => self.forward(x),
+        Self::times(&self.weight, self.bias.as_ref(), x, residual)
+    }
+
+    /// Its arrays, for kernels that take in more than this layer.
+    pub(crate) fn arrays(&self) -> LinearArrays<'_> {
+        LinearArrays { weight: self.weight.arrays(), bias: self.bias.as_ref() }
+    }
+
+    fn times(
+        weight: &Weight,
+        bias: Option<&Array>,
+        x: &Array,
+        residual: Option<&Array>,
+    ) -> Result<Array> {
+        let arrays = LinearArrays { weight: weight.arrays(), bias };
+        if let Some(result) = cpu::product(x, arrays, residual)? {
+            return Ok(result);
+        }
+        let result = match (weight, bias) {
+            // One node, as MLX's own linear layer does it.
+            (Weight::Dense { transposed, .. }, Some(bias)) => ops::addmm(bias, x, transposed, None, None),
+            (Weight::Dense { transposed, .. }, None) => x.matmul(transposed),
+            (Weight::Quantized { packed, scales, biases, spec }, bias) => {
+                let product = mlx::quantized_matmul(x, packed, scales, biases.as_ref(), *spec)?;
+                match bias {
+                    Some(bias) => product.add(bias),
+                    None => Ok(product),
+                }
+            }
+        }?;
+        match residual {
+            Some(residual) => residual.add(result),
+            None => Ok(result),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The gated feed-forward layer.
 
 use super::linear::Linear;
+use super::rms_norm::RmsNorm;
 use crate::kernels::cpu;
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, ops};
@@ -24,8 +25,13 @@ pub(crate) enum Activation {
 }
 
 impl GatedMlp {
-    /// The layer's result, added to `residual` where there is one.
-    pub(crate) fn forward(&self, x: &Array, residual: Option<&Array>) -> Result<Array> {
+    /// The layer's result for the normalized `x`, added to `residual` where there is one.
+    pub(crate) fn forward(&self, norm: &RmsNorm, x: &Array, residual: Option<&Array>) -> Result<Array> {
+        let linears = [&self.gate_proj, &self.up_proj, &self.down_proj].map(Linear::arrays);
+        if let Some(result) = cpu::gated_mlp(x, norm.arrays(), self.activation.into(), linears, residual)? {
+            return Ok(result);
+        }
+        let x = &norm.forward(x)?;
         let gate = self.gate_proj.forward(x)?;
         let up = self.up_proj.forward(x)?;
         let gated = match cpu::gated(self.activation.into(), &gate, &up)? {

@@ -1,6 +1,6 @@
 //! Root-mean-square normalization over the last axis.
 
-use crate::kernels::cpu;
+use crate::kernels::cpu::{self, NormArrays};
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, fast};
 
@@ -14,6 +14,11 @@ pub(crate) struct RmsNorm {
 impl RmsNorm {
     pub(crate) fn new(weight: Array, eps: f32) -> Self {
         Self { weight, eps }
+    }
+
+    /// Its array, for kernels that take in more than this norm.
+    pub(crate) fn arrays(&self) -> NormArrays<'_> {
+        NormArrays { weight: &self.weight, eps: self.eps }
     }
 
     pub(crate) fn forward(&self, x: &Array) -> Result<Array> {

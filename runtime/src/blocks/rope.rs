@@ -155,11 +155,7 @@ impl Rope {
             None => None,
         };
         let x = scaled.as_ref().unwrap_or(x);
-        let scale = match self.frequencies {
-            Frequencies::Base { scale, .. } => scale,
-            Frequencies::Table(_) => 1.0,
-        };
-        let turning = Turning { dims: self.dims, traditional: self.traditional, offset, scale };
+        let turning = self.turning_of_scaled(offset);
         if let Some(rotated) = cpu::rope(x, heads, turning, &self.angles)? {
             return Ok(rotated);
         }
@@ -170,6 +166,21 @@ impl Rope {
             }
             Frequencies::Table(table) => fast::rope(x, self.dims, self.traditional, None, 1.0, offset, table),
         }
+    }
+}
+
+impl Rope {
+    /// What a kernel needs that turns heads among other things; `None` where the input is scaled before.
+    pub(crate) fn turning(&self, offset: i32) -> Option<(Turning, &Array)> {
+        self.input_scale.is_none().then(|| (self.turning_of_scaled(offset), &self.angles))
+    }
+
+    fn turning_of_scaled(&self, offset: i32) -> Turning {
+        let scale = match self.frequencies {
+            Frequencies::Base { scale, .. } => scale,
+            Frequencies::Table(_) => 1.0,
+        };
+        Turning { dims: self.dims, traditional: self.traditional, offset, scale }
     }
 }
 

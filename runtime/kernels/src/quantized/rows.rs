@@ -33,8 +33,6 @@ struct Prepared {
     sums: usize,
     /// Columns of a unit.
     unit: usize,
-    /// Groups, filled up to whole vectors.
-    groups: usize,
 }
 
 impl Prepared {
@@ -45,33 +43,34 @@ impl Prepared {
             _ => NATURAL_UNIT,
         };
         let sums = weight.columns.next_multiple_of(unit);
-        // Scales are read a vector at a time, from any group on.
-        let groups = (weight.groups() + MAX_LANES).next_multiple_of(MAX_LANES);
-        Self { stride: lines(sums) + groups, sums: lines(sums), unit, groups }
+        let groups = weight.groups().next_multiple_of(MAX_LANES);
+        Self { stride: lines(sums) + groups, sums: lines(sums), unit }
     }
 }
 
-/// Computes the product.
+/// Computes the products of one `x` with several weights of one scheme.
 ///
 /// # Safety
-/// `x` and `out` are good for what they say and have as many columns and rows as the weight.
-pub(crate) unsafe fn product(means: Means<'_>, x: &Rows, weight: &QuantizedWeight, out: &Output) {
-    let prepared = Prepared::new(means.isa, weight);
+/// `x` and the outputs are good for what they say, and each output and weight have as many columns and rows.
+pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeight, &Output)]) {
+    let Some((like, _)) = jobs.first() else { return };
+    let prepared = Prepared::new(means.isa, like);
     let x_rows = x.rows;
     scratch::with(&PREPARED, x.rows * prepared.stride + lines(x.columns), |floats| {
         let (floats, natural) = floats.split_at_mut(x.rows * prepared.stride);
         // SAFETY: the scratch has `stride` floats for each row of `x`.
-        unsafe { means.isa.run(Prepare { x, weight, prepared: &prepared, natural, to: floats }) };
+        unsafe { means.isa.run(Prepare { x, weight: like, prepared: &prepared, natural, to: floats }) };
         let floats = Shared::new(floats.as_mut_ptr());
-        in_pieces(means.pool, out.columns, weight.row_bytes, &|first, rows| {
-            let scales_len = lines(2 * MAX_BLOCK * prepared.groups);
-            scratch::with(&PIECE, scales_len + x_rows * rows, |memory| {
-                let (scales, sums) = memory.split_at_mut(scales_len);
-                // Beyond the last group the scales are zero.
-                scales.fill(0.0);
+        let sizes = jobs.iter().map(|(weight, out)| (out.columns, weight.row_bytes));
+        in_pieces(means.pool, sizes, &|job, first, rows| {
+            let (weight, out) = &jobs[job];
+            // A vector more, since scales are read a vector at a time from any group on.
+            let scales_len = lines(rows * weight.groups() + MAX_LANES);
+            scratch::with(&PIECE, 2 * scales_len + x_rows * rows, |memory| {
+                let (scales, sums) = memory.split_at_mut(2 * scales_len);
                 let x = floats.pointer().cast_const();
                 let (prepared, width) = (&prepared, means.width);
-                // SAFETY: the activations are only read from here on; each piece writes its own columns of the output.
+                // SAFETY: the activations are only read from here on; each piece writes its own columns of its output.
                 unsafe {
                     means.isa.run(Piece { x, x_rows, prepared, weight, out, first, rows, width, scales, sums });
                 }
@@ -135,11 +134,17 @@ trait Layout {
     /// Steps of a unit, each a vector of columns.
     fn steps<S: Simd>() -> usize;
 
-    /// The fields of unit `unit` of the row at `row`, of which `words` words are left in the row.
+    /// The fields of unit `unit` of the row at `row`.
     ///
     /// # Safety
-    /// The processor has `S`, and the row has the unit, or as much of it as `words` says.
-    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize, words: usize) -> [S::F; MAX_STEPS];
+    /// The processor has `S`, and the row has the unit.
+    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize) -> [S::F; MAX_STEPS];
+
+    /// The fields of unit `unit`, of which the row has only `words` words; zero for the others.
+    ///
+    /// # Safety
+    /// The processor has `S`, and the row has the words.
+    unsafe fn unpack_last<S: Simd>(row: *const u8, unit: usize, words: usize) -> [S::F; MAX_STEPS];
 }
 
 /// Fields of `BITS` bits, by words.
@@ -149,11 +154,17 @@ struct Codes;
 /// Fields of `BITS` bits, in the order of the columns.
 struct Natural<const BITS: u32>;
 
-#[inline(always)]
-unsafe fn unit_of_words<S: Simd>(row: *const u8, unit: usize, words: usize) -> S::W {
-    unsafe {
-        let from = row.cast::<u32>().add(unit * S::LANES);
-        if words < S::LANES { S::load_words_partial(from, words) } else { S::load_words(from) }
+impl<const BITS: u32> Words<BITS> {
+    #[inline(always)]
+    unsafe fn fields<S: Simd>(mut word: S::W) -> [S::F; MAX_STEPS] {
+        unsafe {
+            let mut fields = [S::splat(0.0); MAX_STEPS];
+            for field in fields.iter_mut().take(32 / BITS as usize) {
+                *field = S::low::<BITS>(word);
+                word = S::shift::<BITS>(word);
+            }
+            fields
+        }
     }
 }
 
@@ -163,13 +174,24 @@ impl<const BITS: u32> Layout for Words<BITS> {
         32 / BITS as usize
     }
     #[inline(always)]
-    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize, words: usize) -> [S::F; MAX_STEPS] {
+    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize) -> [S::F; MAX_STEPS] {
+        unsafe { Self::fields::<S>(S::load_words(row.cast::<u32>().add(unit * S::LANES))) }
+    }
+    #[inline(always)]
+    unsafe fn unpack_last<S: Simd>(row: *const u8, unit: usize, words: usize) -> [S::F; MAX_STEPS] {
+        unsafe { Self::fields::<S>(S::load_words_partial(row.cast::<u32>().add(unit * S::LANES), words)) }
+    }
+}
+
+impl Codes {
+    #[inline(always)]
+    unsafe fn fields<S: Simd>(mut word: S::W) -> [S::F; MAX_STEPS] {
         unsafe {
-            let mut word = unit_of_words::<S>(row, unit, words);
+            let table = S::table(&E2M1);
             let mut fields = [S::splat(0.0); MAX_STEPS];
-            for field in fields.iter_mut().take(Self::steps::<S>()) {
-                *field = S::low::<BITS>(word);
-                word = S::shift::<BITS>(word);
+            for field in fields.iter_mut().take(8) {
+                *field = S::lookup(table, word);
+                word = S::shift::<4>(word);
             }
             fields
         }
@@ -182,17 +204,12 @@ impl Layout for Codes {
         8
     }
     #[inline(always)]
-    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize, words: usize) -> [S::F; MAX_STEPS] {
-        unsafe {
-            let table = S::table(&E2M1);
-            let mut word = unit_of_words::<S>(row, unit, words);
-            let mut fields = [S::splat(0.0); MAX_STEPS];
-            for field in fields.iter_mut().take(8) {
-                *field = S::lookup(table, word);
-                word = S::shift::<4>(word);
-            }
-            fields
-        }
+    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize) -> [S::F; MAX_STEPS] {
+        unsafe { Self::fields::<S>(S::load_words(row.cast::<u32>().add(unit * S::LANES))) }
+    }
+    #[inline(always)]
+    unsafe fn unpack_last<S: Simd>(row: *const u8, unit: usize, words: usize) -> [S::F; MAX_STEPS] {
+        unsafe { Self::fields::<S>(S::load_words_partial(row.cast::<u32>().add(unit * S::LANES), words)) }
     }
 }
 
@@ -202,7 +219,7 @@ impl<const BITS: u32> Layout for Natural<BITS> {
         NATURAL_UNIT / S::LANES
     }
     #[inline(always)]
-    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize, _: usize) -> [S::F; MAX_STEPS] {
+    unsafe fn unpack<S: Simd>(row: *const u8, unit: usize) -> [S::F; MAX_STEPS] {
         unsafe {
             let mut fields = [S::splat(0.0); MAX_STEPS];
             for (step, field) in fields.iter_mut().enumerate().take(Self::steps::<S>()) {
@@ -211,6 +228,11 @@ impl<const BITS: u32> Layout for Natural<BITS> {
             }
             fields
         }
+    }
+    #[inline(always)]
+    unsafe fn unpack_last<S: Simd>(_: *const u8, _: usize, _: usize) -> [S::F; MAX_STEPS] {
+        // A group is a whole number of these units, and so is a row.
+        unsafe { [S::splat(0.0); MAX_STEPS] }
     }
 }
 
@@ -224,7 +246,7 @@ struct Piece<'a> {
     first: usize,
     rows: usize,
     width: Width,
-    /// Scales of `MAX_BLOCK` rows, then their biases.
+    /// Scales of all rows, then, from the middle on, their biases.
     scales: &'a mut [f32],
     /// `rows` sums for each row of activations.
     sums: &'a mut [f32],
@@ -237,6 +259,7 @@ impl Kernel for Piece<'_> {
     unsafe fn run<S: Simd>(mut self) {
         // SAFETY: as `product` arranges.
         unsafe {
+            self.read_scales::<S>();
             match self.weight.scheme {
                 Kind::Affine { bits: 2, .. } => self.all::<S, Words<2>>(),
                 Kind::Affine { bits: 3, .. } => self.all::<S, Natural<3>>(),
@@ -259,7 +282,6 @@ impl Piece<'_> {
         for m in (0..self.x_rows).step_by(together.max(1)) {
             for n in (0..self.rows).step_by(MAX_BLOCK) {
                 unsafe {
-                    self.read_scales::<S>(n);
                     let mut done = 0;
                     while done < together {
                         let m_rows = (together - done).min(4);
@@ -277,21 +299,15 @@ impl Piece<'_> {
         }
     }
 
-    /// Reads the scales of the block of rows at `n`.
+    /// Reads the scales of all rows of the piece, which lie one after the other.
     #[inline(always)]
-    unsafe fn read_scales<S: Simd>(&mut self, n: usize) {
-        for row in 0..MAX_BLOCK.min(self.rows - n) {
-            let at = row * self.prepared.groups;
-            let (scales, biases) = self.scales.split_at_mut(MAX_BLOCK * self.prepared.groups);
-            unsafe {
-                self.weight.row_scales::<S>(
-                    self.first + n + row,
-                    0..self.weight.groups(),
-                    scales.as_mut_ptr().add(at),
-                    biases.as_mut_ptr().add(at),
-                );
-            }
-        }
+    unsafe fn read_scales<S: Simd>(&mut self) {
+        let groups = self.weight.groups();
+        let (scales, biases) = self.scales.split_at_mut(self.scales.len() / 2);
+        // What is read beyond the last group must be a number.
+        scales[self.rows * groups..].fill(0.0);
+        let all = self.first * groups..(self.first + self.rows) * groups;
+        unsafe { self.weight.scales::<S>(all, scales.as_mut_ptr(), biases.as_mut_ptr()) };
     }
 
     /// `NB` rows of the weight, beginning with `skip` within the block at `n`, against `m_rows` of activations, at most
@@ -304,11 +320,11 @@ impl Piece<'_> {
         m: usize,
         m_rows: usize,
     ) {
-        let Prepared { stride, sums, unit: unit_columns, groups } = *self.prepared;
+        let Prepared { stride, sums, unit: unit_columns, .. } = *self.prepared;
         let group_size = self.weight.group_size();
-        let steps = L::steps::<S>();
+        let groups = self.weight.groups();
         let row_words = self.weight.row_bytes / 4;
-        let units = self.weight.columns.div_ceil(unit_columns);
+        let whole_units = self.weight.columns / unit_columns;
         let n_rows = NB.min(self.rows - n - skip);
         // Which of a unit's scales a lane needs, where it spans several groups.
         let spread = (unit_columns / group_size).clamp(1, S::LANES);
@@ -319,39 +335,67 @@ impl Piece<'_> {
         unsafe {
             let indices = S::indices(&indices);
             let fields = self.weight.fields.pointer().cast_const();
-            let at: [usize; NB] = std::array::from_fn(|index| skip + index.min(n_rows - 1));
-            let row = at.map(|at| fields.add((self.first + n + at) * self.weight.row_bytes));
+            let at: [usize; NB] = std::array::from_fn(|index| n + skip + index.min(n_rows - 1));
+            let row = at.map(|at| fields.add((self.first + at) * self.weight.row_bytes));
             let scales = at.map(|at| self.scales.as_ptr().add(at * groups));
             let x: [*const f32; MB] =
                 std::array::from_fn(|index| self.x.add((m + index.min(m_rows - 1)) * stride));
             let mut acc = [[S::splat(0.0); MB]; NB];
-            for unit in 0..units {
+            for unit in 0..whole_units {
                 let group = unit * unit_columns / group_size;
-                let words = row_words.saturating_sub(unit * S::LANES);
-                for (index, acc) in acc.iter_mut().enumerate() {
-                    let fields = L::unpack::<S>(row[index], unit, words);
-                    let scale = S::pick(scales[index].add(group), indices);
-                    for (x, acc) in x.iter().zip(acc) {
-                        let x = x.add(unit * unit_columns);
-                        let mut inner = S::mul(fields[0], S::load(x));
-                        for (step, field) in fields.iter().enumerate().take(steps).skip(1) {
-                            inner = S::fma(*field, S::load(x.add(step * S::LANES)), inner);
-                        }
-                        *acc = S::fma(inner, scale, *acc);
-                    }
+                for ((row, scales), acc) in row.iter().zip(&scales).zip(&mut acc) {
+                    let fields = L::unpack::<S>(*row, unit);
+                    let scale = S::pick(scales.add(group), indices);
+                    add_unit::<S, L, MB>(&fields, scale, x.map(|x| x.add(unit * unit_columns)), acc);
+                }
+            }
+            if whole_units * unit_columns < self.weight.columns {
+                let words = row_words - whole_units * S::LANES;
+                let group = whole_units * unit_columns / group_size;
+                for ((row, scales), acc) in row.iter().zip(&scales).zip(&mut acc) {
+                    let fields = L::unpack_last::<S>(*row, whole_units, words);
+                    let scale = S::pick(scales.add(group), indices);
+                    add_unit::<S, L, MB>(&fields, scale, x.map(|x| x.add(whole_units * unit_columns)), acc);
                 }
             }
             if matches!(self.weight.scheme, Kind::Affine { .. }) {
-                for group in (0..self.weight.groups()).step_by(S::LANES) {
-                    for (index, acc) in acc.iter_mut().enumerate() {
-                        let bias = S::load(scales[index].add(MAX_BLOCK * groups + group));
-                        for (x, acc) in x.iter().zip(acc) {
+                let biases = scales.map(|scales| scales.add(self.scales.len() / 2));
+                let whole = groups - groups % S::LANES;
+                for (biases, acc) in biases.iter().zip(&mut acc) {
+                    for group in (0..whole).step_by(S::LANES) {
+                        let bias = S::load(biases.add(group));
+                        for (x, acc) in x.iter().zip(&mut *acc) {
                             *acc = S::fma(bias, S::load(x.add(sums + group)), *acc);
+                        }
+                    }
+                    if whole < groups {
+                        let bias = S::load_partial(biases.add(whole), groups - whole);
+                        for (x, acc) in x.iter().zip(acc) {
+                            *acc = S::fma(bias, S::load(x.add(sums + whole)), *acc);
                         }
                     }
                 }
             }
             keep_sums::<S, NB, MB>(&acc, self.sums, self.rows, (n + skip, n_rows), (m, m_rows));
+        }
+    }
+}
+
+/// Adds the sum of a unit of one row of the weight, scaled, for each row of activations.
+#[inline(always)]
+unsafe fn add_unit<S: Simd, L: Layout, const MB: usize>(
+    fields: &[S::F; MAX_STEPS],
+    scale: S::F,
+    x: [*const f32; MB],
+    acc: &mut [S::F; MB],
+) {
+    unsafe {
+        for (x, acc) in x.iter().zip(acc) {
+            let mut inner = S::mul(fields[0], S::load(*x));
+            for (step, field) in fields.iter().enumerate().take(L::steps::<S>()).skip(1) {
+                inner = S::fma(*field, S::load(x.add(step * S::LANES)), inner);
+            }
+            *acc = S::fma(inner, scale, *acc);
         }
     }
 }

@@ -47,33 +47,30 @@ static E4M3: [f32; 256] = {
 };
 
 impl QuantizedWeight {
-    /// Writes the scales of some groups of a row, and in the affine mode their biases, as floats.
+    /// Writes the scales of some groups, counted over all rows, and in the affine mode their biases, as floats.
     ///
     /// # Safety
-    /// The processor has `S`; `row` is a row of the weight and the groups are its; the pointers are good for as many
-    /// floats.
+    /// The processor has `S`; the weight has the groups; the pointers are good for as many floats.
     #[inline(always)]
-    pub(crate) unsafe fn row_scales<S: Simd>(
+    pub(crate) unsafe fn scales<S: Simd>(
         &self,
-        row: usize,
         groups: Range<usize>,
         scales_to: *mut f32,
         biases_to: *mut f32,
     ) {
-        let first = row * self.groups() + groups.start;
         // SAFETY: as the caller promises.
         unsafe {
             match self.scales {
                 Scales::Affine { dtype, scales, biases } => with_element!(dtype, E => {
                     let from = |data: *mut u8| {
-                        data.cast::<<E as Element>::Bits>().cast_const().add(first)
+                        data.cast::<<E as Element>::Bits>().cast_const().add(groups.start)
                     };
                     widen::<S, E>(from(scales.pointer()), scales_to, groups.len());
                     widen::<S, E>(from(biases.pointer()), biases_to, groups.len());
                 }),
                 Scales::Bytes(scales) => {
                     let table = if self.scheme == Kind::Mxfp4 { &E8M0 } else { &E4M3 };
-                    let from = scales.pointer().add(first);
+                    let from = scales.pointer().add(groups.start);
                     for group in 0..groups.len() {
                         *scales_to.add(group) = table[usize::from(*from.add(group))];
                     }

@@ -2,18 +2,8 @@
 
 use super::scales::E2M1;
 use super::{Kind, QuantizedWeight};
-use crate::blocked::{self, Source};
-use crate::product::{Means, Output, Rows};
+use crate::blocked::Source;
 use crate::simd::Simd;
-
-/// Computes the product.
-///
-/// # Safety
-/// `x` and `out` are good for what they say and have as many columns and rows as the weight.
-pub(crate) unsafe fn product(means: Means<'_>, x: &Rows, weight: &QuantizedWeight, out: &Output) {
-    // SAFETY: the caller's promise.
-    unsafe { blocked::product(means.isa, means.pool, x, *weight, out) }
-}
 
 /// Groups of a stretch, at most: columns by the smallest group.
 const MAX_GROUPS: usize = 16;
@@ -79,11 +69,11 @@ impl QuantizedWeight {
         from: usize,
         count: usize,
     ) -> ([f32; MAX_GROUPS], [f32; MAX_GROUPS]) {
-        let first = from / self.group_size();
+        let first = row * self.groups() + from / self.group_size();
         let groups = first..first + count / self.group_size();
         let (mut scales, mut biases) = ([0.0; MAX_GROUPS], [0.0; MAX_GROUPS]);
         // SAFETY: a stretch has at most 256 columns, so 16 groups.
-        unsafe { self.row_scales::<S>(row, groups, scales.as_mut_ptr(), biases.as_mut_ptr()) };
+        unsafe { self.scales::<S>(groups, scales.as_mut_ptr(), biases.as_mut_ptr()) };
         (scales, biases)
     }
 }

@@ -51,6 +51,14 @@ impl Simd for Avx2 {
         unsafe { _mm256_loadu_ps(from) }
     }
     #[inline(always)]
+    unsafe fn load_partial(from: *const f32, count: usize) -> __m256 {
+        unsafe {
+            let mut floats = [0.0_f32; 8];
+            std::ptr::copy_nonoverlapping(from, floats.as_mut_ptr(), count.min(8));
+            Self::load(floats.as_ptr())
+        }
+    }
+    #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> __m256 {
         unsafe {
             let halves = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));

@@ -58,6 +58,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_loadu_ps(from) }
     }
     #[inline(always)]
+    unsafe fn load_partial(from: *const f32, count: usize) -> __m512 {
+        unsafe { _mm512_maskz_loadu_ps(first(count), from) }
+    }
+    #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> __m512 {
         unsafe {
             let halves = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));

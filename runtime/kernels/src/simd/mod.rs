@@ -40,6 +40,8 @@ pub(crate) trait Simd: Copy + 'static {
 
     unsafe fn splat(value: f32) -> Self::F;
     unsafe fn load(from: *const f32) -> Self::F;
+    /// The first `count` floats, and zeros.
+    unsafe fn load_partial(from: *const f32, count: usize) -> Self::F;
     unsafe fn load_bf16(from: *const u16) -> Self::F;
     unsafe fn load_f16(from: *const u16) -> Self::F;
     unsafe fn store(to: *mut f32, value: Self::F);

@@ -30,6 +30,12 @@ impl Simd for Portable {
         unsafe { from.cast::<Floats>().read_unaligned() }
     }
     #[inline(always)]
+    unsafe fn load_partial(from: *const f32, count: usize) -> Floats {
+        let mut floats = [0.0; 8];
+        unsafe { std::ptr::copy_nonoverlapping(from, floats.as_mut_ptr(), count.min(8)) };
+        floats
+    }
+    #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Floats {
         let bits = unsafe { from.cast::<[u16; 8]>().read_unaligned() };
         each(|lane| f32::from_bits(u32::from(bits[lane]) << 16))

@@ -4,7 +4,7 @@
 
 use half::{bf16, f16};
 use mlxcel_kernels::{
-    Addend, DenseWeight, Dtype, Means, Output, QuantizedWeight, Rows, Scheme, dense_product, quantized_product,
+    Addend, DenseWeight, Dtype, Means, Output, QuantizedWeight, Rows, Scheme, Weight, products,
 };
 
 /// A sequence of numbers that looks random (Steele, Lea and Flood's SplitMix64).
@@ -215,7 +215,8 @@ impl Quantized {
     pub fn product(&self, means: Means<'_>, x: &Floats, dtype: Dtype) -> Target {
         let m = x.values.len() / self.columns;
         let mut target = Target::new(dtype, m * self.rows);
-        assert!(quantized_product(means, &x.rows(self.columns), &self.weight(), &target.output(self.rows, Addend::None)));
+        let out = target.output(self.rows, Addend::None);
+        assert!(products(means, &x.rows(self.columns), &[(Weight::Quantized(self.weight()), &out)]));
         target
     }
 }
@@ -225,7 +226,8 @@ pub fn dense(means: Means<'_>, x: &Floats, weight: &Floats, columns: usize, dtyp
     let mut target = Target::new(dtype, x.values.len() / columns * rows);
     // SAFETY: the weight outlives the call.
     let dense = unsafe { DenseWeight::new(weight.dtype, weight.pointer(), columns) };
-    assert!(dense_product(means, &x.rows(columns), dense, &target.output(rows, Addend::None)));
+    let out = target.output(rows, Addend::None);
+    assert!(products(means, &x.rows(columns), &[(Weight::Dense(dense), &out)]));
     target
 }
 

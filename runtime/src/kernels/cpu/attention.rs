@@ -19,13 +19,27 @@ pub(crate) fn attention(
     scale: f32,
     sight: Sight,
 ) -> Result<Option<Array>> {
+    if !served(queries, keys, values) {
+        return Ok(None);
+    }
+    let (batch, heads, length, dim) = (queries.dim(0), queries.dim(1), queries.dim(2), queries.dim(3));
+    let [result] = add::<Attention, 1>(
+        &[queries, keys, values],
+        [(&[batch, length, heads * dim], queries.dtype())],
+        Parameters { scale, sight },
+    )?;
+    Ok(Some(result))
+}
+
+/// Whether the kernels serve these arrays.
+pub(super) fn served(queries: &Array, keys: &Array, values: &Array) -> bool {
     let (&[batch, heads, length, dim], &[key_batch, key_heads, positions, key_dim]) =
         (queries.shape(), keys.shape())
     else {
-        return Ok(None);
+        return false;
     };
     let dtype = queries.dtype();
-    let served = means().is_some()
+    means().is_some()
         && kernel_dtype(dtype).is_some()
         && (keys.dtype(), values.dtype()) == (dtype, dtype)
         && keys.shape() == values.shape()
@@ -33,16 +47,7 @@ pub(crate) fn attention(
         && key_heads > 0
         && heads % key_heads == 0
         && length > 0
-        && positions >= length;
-    if !served {
-        return Ok(None);
-    }
-    let [result] = add::<Attention, 1>(
-        &[queries, keys, values],
-        [(&[batch, length, heads * dim], dtype)],
-        Parameters { scale, sight },
-    )?;
-    Ok(Some(result))
+        && positions >= length
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +78,7 @@ impl Computation for Attention {
                 heads(values)?,
                 parameters.scale,
                 parameters.sight,
+                out.dtype()?,
                 out.data(),
             ))
         }
@@ -81,7 +87,7 @@ impl Computation for Attention {
 
 /// # Safety
 /// The heads are not used longer than the operand is lent.
-unsafe fn heads(operand: &Operand) -> std::result::Result<Heads, Fault> {
+pub(super) unsafe fn heads(operand: &Operand) -> std::result::Result<Heads, Fault> {
     let ([.., dim], [a, b, c, last]) = (operand.shape(), operand.strides()) else {
         return Err(WRONG_ARRAYS);
     };

@@ -4,16 +4,20 @@
 //! the caller takes MLX's own operation.
 
 mod attention;
+mod layer;
 mod node;
 mod product;
 mod row_wise;
 mod setting;
+mod weight;
 
 pub(crate) use attention::{Sight, attention};
 use node::Fault;
-pub(crate) use product::{dense_product, quantized_product};
+pub(crate) use layer::{HeadsArrays, attention_inputs, attention_output, gated_mlp};
+pub(crate) use product::product;
 pub(crate) use row_wise::{Gate, Turning, gated, rms_norm, rope};
 pub use setting::{Setting, SettingError, setting};
+pub(crate) use weight::{LinearArrays, NormArrays, WeightArrays};
 
 const WRONG_ARRAYS: Fault = c"the node was built for other arrays; this is a fault of the program";
 

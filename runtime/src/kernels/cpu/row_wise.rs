@@ -2,11 +2,12 @@
 #![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
 
 use super::node::{Computation, Fault, Operand, add, kernel_dtype};
+use super::product::output;
 use super::setting::means;
 use super::{WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, Dtype};
-use mlxcel_kernels::{self as kernels, Addend, Output, Rotation};
+use mlxcel_kernels::{self as kernels, Addend, Rotation};
 
 pub(crate) use kernels::Gate;
 
@@ -78,12 +79,23 @@ pub(crate) fn rope(x: &Array, heads: i32, turning: Turning, angles: &Array) -> R
     Ok(Some(result))
 }
 
-/// # Safety
-/// The output is not used longer than the operand is lent.
-unsafe fn plain_output(operand: &Operand) -> std::result::Result<Output, Fault> {
-    let columns = operand.shape().last().map_or(0, |columns| usize::try_from(*columns).unwrap_or(0));
-    // SAFETY: an output is allocated for its shape, row after row.
-    Ok(unsafe { Output::new(operand.dtype()?, operand.data(), columns, Addend::None) })
+impl Turning {
+    /// The rotation by these angles.
+    ///
+    /// # Safety
+    /// The operand is a valid array of 32-bit floats; the result is used while it is lent.
+    pub(super) unsafe fn rotation<'a>(&self, angles: &'a Operand) -> std::result::Result<Rotation<'a>, Fault> {
+        // SAFETY: the caller's promise; the angles are seen to lie one after the other.
+        let frequencies =
+            unsafe { std::slice::from_raw_parts(angles.contiguous()?.cast::<f32>(), angles.dimension(0)) };
+        Ok(Rotation {
+            dims: usize::try_from(self.dims).unwrap_or(0),
+            traditional: self.traditional,
+            frequencies,
+            offset: usize::try_from(self.offset).unwrap_or(0),
+            scale: self.scale,
+        })
+    }
 }
 
 struct RmsNorm;
@@ -96,7 +108,7 @@ impl Computation for RmsNorm {
         let ([x, weight], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         // SAFETY: the operands are valid arrays, as the trait says.
-        unsafe { fitting(kernels::rms_norm(means, &x.rows()?, &weight.rows()?, *eps, &plain_output(out)?)) }
+        unsafe { fitting(kernels::rms_norm(means, &x.rows()?, &weight.rows()?, *eps, &output(out, Addend::None)?)) }
     }
 }
 
@@ -114,7 +126,7 @@ impl Computation for Gated {
         let ([gate, up], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         // SAFETY: the operands are valid arrays, as the trait says.
-        unsafe { fitting(kernels::gated(means, *function, &gate.rows()?, &up.rows()?, &plain_output(out)?)) }
+        unsafe { fitting(kernels::gated(means, *function, &gate.rows()?, &up.rows()?, &output(out, Addend::None)?)) }
     }
 }
 
@@ -135,17 +147,9 @@ impl Computation for Rope {
         // SAFETY: the operands are valid arrays, as the trait says; the angles are contiguous 32-bit floats, as was checked
         // with the node and here.
         unsafe {
-            let frequencies =
-                std::slice::from_raw_parts(angles.contiguous()?.cast::<f32>(), angles.dimension(0));
-            let rotation = Rotation {
-                dims: usize::try_from(turning.dims).unwrap_or(0),
-                traditional: turning.traditional,
-                frequencies,
-                offset: usize::try_from(turning.offset).unwrap_or(0),
-                scale: turning.scale,
-            };
+            let rotation = turning.rotation(angles)?;
             let rows = x.rows_of(out.dimension(3))?;
-            fitting(kernels::rope(means, &rows, heads, &rotation, &plain_output(out)?))
+            fitting(kernels::rope(means, &rows, heads, &rotation, &output(out, Addend::None)?))
         }
     }
 }
