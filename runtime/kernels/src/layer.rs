@@ -8,7 +8,7 @@
 use crate::attention::{Heads, Sight, attention};
 use crate::element::Dtype;
 use crate::product::{Addend, Means, Output, Rows, Weight, products};
-use crate::row_wise::{Gate, Rotation, gated, rms_norm, rope};
+use crate::row_wise::{Gate, HeadRows, Rotation, gated, rms_norm, rope};
 use crate::scratch::{self, BETWEEN, lines};
 
 /// Rows that go through a layer's half at a time, so that what lies between stays small.
@@ -88,20 +88,22 @@ fn bias_of(projection: &Projection) -> Addend {
     projection.bias.clone().map_or(Addend::None, Addend::Bias)
 }
 
-/// Where queries, keys or values go: `[heads, length, dim]`, one after the other.
+/// Where queries, keys or values go: rows of each head.
 #[derive(Debug)]
 pub struct HeadsOutput {
     /// Its data type.
     pub dtype: Dtype,
     /// Its memory.
     pub data: *mut u8,
+    /// Which rows.
+    pub rows: HeadRows,
 }
 
 /// Normalizes `x` and projects it to queries, keys and values; turns queries and keys by position. Queries are computed
 /// for the rows of `x` from `first_query` on. Says whether the shapes fit; where they do not, what was written is of no use.
 ///
 /// # Safety
-/// The outputs are aligned and good for writing `heads · rows · dim` elements, and used by nothing else meanwhile.
+/// The outputs are aligned and good for writing the rows of every head, and used by nothing else meanwhile.
 #[expect(clippy::too_many_arguments, reason = "a layer has them")]
 pub unsafe fn attention_inputs(
     means: Means<'_>,
@@ -167,7 +169,7 @@ pub unsafe fn attention_inputs(
                     // Values are only ordered by head.
                     _ => &still,
                 };
-                good &= rope(means, &projected.split(dim), part.heads, rotation, &out);
+                good &= rope(means, &projected.split(dim), part.heads, rotation, &out, outputs[index].rows);
             }
             good
         }

@@ -32,5 +32,5 @@ pub use product::{
     Addend, DenseWeight, Means, Output, Rows, SMALL_ROWS, Weight, Width, products,
 };
 pub use quantized::{QuantizedWeight, Scheme};
-pub use row_wise::{Gate, Rotation, gated, rms_norm, rope};
+pub use row_wise::{Gate, HeadRows, Rotation, gated, rms_norm, rope};
 pub use simd::Isa;

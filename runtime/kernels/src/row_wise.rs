@@ -179,12 +179,29 @@ pub struct Rotation<'a> {
     pub scale: f32,
 }
 
+/// Where in an output the rows of each head lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadRows {
+    /// Rows from one head to the next.
+    pub step: usize,
+    /// The row within a head for the first position.
+    pub first: usize,
+}
+
 /// Turns the heads of `x`, which has a row for each position and head in this order, and writes them by head, then
-/// position. Angles are computed in 32-bit floats from position and frequency, as MLX does. Says whether the shapes fit;
-/// where they do not, nothing is written.
-pub fn rope(means: Means<'_>, x: &Rows, heads: usize, rotation: &Rotation<'_>, out: &Output) -> bool {
+/// position, where `to` says. Angles are computed in 32-bit floats from position and frequency, as MLX does. Says whether
+/// the shapes fit; where they do not, nothing is written.
+pub fn rope(
+    means: Means<'_>,
+    x: &Rows,
+    heads: usize,
+    rotation: &Rotation<'_>,
+    out: &Output,
+    to: HeadRows,
+) -> bool {
     let pairs = rotation.dims / 2;
     let fits = heads > 0
+        && to.step >= to.first + x.rows / heads.max(1)
         && x.rows.is_multiple_of(heads)
         && rotation.dims <= x.columns
         && rotation.dims.is_multiple_of(2)
@@ -215,9 +232,9 @@ pub fn rope(means: Means<'_>, x: &Rows, heads: usize, rotation: &Rotation<'_>, o
                 for position in first..first + rows {
                     let turns = &*turns_of(position);
                     for head in 0..heads {
-                        let (from, to) = (position * heads + head, head * positions + position);
+                        let (from, row) = (position * heads + head, head * to.step + to.first + position);
                         // SAFETY: each piece writes its own rows of the output.
-                        unsafe { means.isa.run(Turn { x, from, to, turns, rotation, out, memory: &mut *memory }) };
+                        unsafe { means.isa.run(Turn { x, from, to: row, turns, rotation, out, memory: &mut *memory }) };
                     }
                 }
             });

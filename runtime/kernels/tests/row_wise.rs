@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Floats, Random, Target};
-use mlxcel_kernels::{Addend, Dtype, Gate, Isa, Means, Pool, Rotation, Width, gated, rms_norm, rope};
+use mlxcel_kernels::{Addend, Dtype, Gate, HeadRows, Isa, Means, Pool, Rotation, Width, gated, rms_norm, rope};
 use proptest::prelude::*;
 
 fn means(isa: Isa) -> Means<'static> {
@@ -80,7 +80,8 @@ proptest! {
         let rotation = Rotation { dims: 2 * pairs, traditional, frequencies: &frequencies, offset, scale: 0.5 };
         let mut target = Target::new(dtype, positions * heads * dim);
         let out = target.output(dim, Addend::None);
-        prop_assert!(rope(means(isa), &x.rows(dim), heads, &rotation, &out));
+        let rows = HeadRows { step: positions, first: 0 };
+        prop_assert!(rope(means(isa), &x.rows(dim), heads, &rotation, &out, rows));
         let mut expected = vec![0.0; positions * heads * dim];
         for position in 0..positions {
             for head in 0..heads {

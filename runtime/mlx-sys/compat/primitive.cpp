@@ -56,52 +56,108 @@ mlx_dtype dtype_of(const mx::array& array) {
   }
 }
 
-mlxcel_operand operand_of(const mx::array& array) {
-  return {
-      const_cast<char*>(array.data<char>()),
-      array.shape().data(),
-      array.strides().data(),
-      array.ndim(),
-      dtype_of(array)};
-}
-
-std::vector<mlxcel_operand> operands_of(const std::vector<mx::array>& arrays) {
-  std::vector<mlxcel_operand> operands;
-  operands.reserve(arrays.size());
-  for (const auto& array : arrays) {
-    operands.push_back(operand_of(array));
+// The operands of a node, with shapes and strides of their own, since arrays may be gone when the node is computed; their
+// memory is kept by MLX until then.
+class Operands {
+ public:
+  Operands(const std::vector<mx::array>& inputs, const std::vector<mx::array>& outputs)
+      : inputs_num_(inputs.size()) {
+    size_t dimensions = 0;
+    for (const auto* arrays : {&inputs, &outputs}) {
+      for (const auto& array : *arrays) {
+        dimensions += array.ndim();
+      }
+    }
+    shapes_.reserve(dimensions);
+    strides_.reserve(dimensions);
+    operands_.reserve(inputs.size() + outputs.size());
+    for (const auto* arrays : {&inputs, &outputs}) {
+      for (const auto& array : *arrays) {
+        operands_.push_back(
+            {const_cast<char*>(array.data<char>()), nullptr, nullptr, array.ndim(), dtype_of(array)});
+        shapes_.insert(shapes_.end(), array.shape().begin(), array.shape().end());
+        strides_.insert(strides_.end(), array.strides().begin(), array.strides().end());
+      }
+    }
   }
-  return operands;
-}
+
+  const char* compute(mlxcel_computation body, const void* parameters, const void* context) {
+    // Set here, where the lists no longer move.
+    size_t at = 0;
+    for (auto& operand : operands_) {
+      operand.shape = shapes_.data() + at;
+      operand.strides = strides_.data() + at;
+      at += operand.dimensions;
+    }
+    return body(
+        operands_.data(),
+        inputs_num_,
+        operands_.data() + inputs_num_,
+        operands_.size() - inputs_num_,
+        parameters,
+        context);
+  }
+
+ private:
+  size_t inputs_num_;
+  std::vector<mlxcel_operand> operands_;
+  std::vector<std::int32_t> shapes_;
+  std::vector<std::int64_t> strides_;
+};
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
 
 class Computation : public mx::Primitive {
  public:
-  Computation(mx::Stream stream, const char* name, mlxcel_computation body, const Parameters& parameters)
-      : mx::Primitive(stream), name_(name), body_(body), parameters_(parameters) {}
+  Computation(
+      mx::Stream stream,
+      const mlxcel_node& node,
+      const Parameters& parameters,
+      std::shared_ptr<void> context,
+      std::vector<int> reused)
+      : mx::Primitive(stream),
+        name_(node.name),
+        body_(node.computation),
+        parameters_(parameters),
+        context_(std::move(context)),
+        reused_(std::move(reused)) {}
 
   void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
     auto& encoder = mx::cpu::get_command_encoder(stream());
-    std::vector<mx::array> sources;
-    sources.reserve(inputs.size());
     for (const auto& input : inputs) {
       encoder.set_input_array(input);
-      sources.push_back(mx::array::unsafe_weak_copy(input));
     }
-    std::vector<mx::array> targets;
-    targets.reserve(outputs.size());
-    for (auto& output : outputs) {
-      output.set_data(mx::allocator::malloc(output.nbytes()));
+    std::vector<Copy> copies;
+    for (size_t index = 0; index < outputs.size(); ++index) {
+      auto& output = outputs[index];
+      const mx::array* input = reused_[index] < 0 ? nullptr : &inputs[reused_[index]];
+      if (input && !input->flags().row_contiguous) {
+        throw std::runtime_error(std::string(name_) + ": an array to be changed does not lie row after row");
+      }
+      if (input && input->is_donatable()) {
+        output.copy_shared_buffer(*input);
+      } else {
+        output.set_data(mx::allocator::malloc(output.nbytes()));
+        if (input) {
+          copies.push_back({output.data<char>(), input->data<char>(), output.nbytes()});
+        }
+      }
       encoder.set_output_array(output);
-      targets.push_back(mx::array::unsafe_weak_copy(output));
     }
     encoder.dispatch([name = name_,
                       body = body_,
                       parameters = parameters_,
-                      sources = std::move(sources),
-                      targets = std::move(targets)]() {
-      auto in = operands_of(sources);
-      auto out = operands_of(targets);
-      if (const char* fault = body(in.data(), in.size(), out.data(), out.size(), parameters.data())) {
+                      context = context_,
+                      operands = Operands(inputs, outputs),
+                      copies = std::move(copies)]() mutable {
+      for (const auto& copy : copies) {
+        std::memcpy(copy.to, copy.from, copy.bytes);
+      }
+      if (const char* fault = operands.compute(body, parameters.data(), context.get())) {
         throw std::runtime_error(std::string(name) + ": " + fault);
       }
     });
@@ -117,22 +173,22 @@ class Computation : public mx::Primitive {
 
   bool is_equivalent(const mx::Primitive& other) const override {
     const auto* computation = dynamic_cast<const Computation*>(&other);
-    return computation && computation->body_ == body_ && computation->parameters_ == parameters_;
+    return computation && computation->body_ == body_ && computation->parameters_ == parameters_ &&
+        computation->context_ == context_ && computation->reused_ == reused_;
   }
 
  private:
   const char* name_;
   mlxcel_computation body_;
   Parameters parameters_;
+  std::shared_ptr<void> context_;
+  std::vector<int> reused_;
 };
 
 }  // namespace
 
 extern "C" int mlxcel_add_node(
-    const char* name,
-    mlxcel_computation computation,
-    const void* parameters,
-    size_t parameters_size,
+    const mlxcel_node* node,
     const mlx_array* inputs,
     size_t inputs_num,
     mlx_array* results,
@@ -140,14 +196,20 @@ extern "C" int mlxcel_add_node(
     const int* shapes,
     const size_t* dimensions,
     const mlx_dtype* dtypes,
+    const int* reused,
     mlx_stream stream) {
+  std::shared_ptr<void> context(node->context, [release = node->release](void* held) {
+    if (held) {
+      release(held);
+    }
+  });
   try {
-    Parameters held{};
-    if (parameters_size > sizeof(held)) {
+    Parameters parameters{};
+    if (node->parameters_size > sizeof(parameters)) {
       throw std::invalid_argument("a node has at most 64 bytes of parameters");
     }
-    if (parameters_size > 0) {
-      std::memcpy(held.data(), parameters, parameters_size);
+    if (node->parameters_size > 0) {
+      std::memcpy(parameters.data(), node->parameters, node->parameters_size);
     }
     std::vector<mx::array> sources;
     sources.reserve(inputs_num);
@@ -160,9 +222,19 @@ extern "C" int mlxcel_add_node(
       result_shapes.emplace_back(shapes, shapes + dimensions[index]);
       result_dtypes.push_back(dtype_of(dtypes[index]));
       shapes += dimensions[index];
+      if (reused[index] >= 0) {
+        const auto& source = sources.at(reused[index]);
+        if (source.shape() != result_shapes.back() || source.dtype() != result_dtypes.back()) {
+          throw std::invalid_argument("a node reuses the memory of an array of another shape");
+        }
+      }
     }
-    auto on = *static_cast<mx::Stream*>(stream.ctx);
-    auto primitive = std::make_shared<Computation>(on, name, computation, held);
+    auto primitive = std::make_shared<Computation>(
+        *static_cast<mx::Stream*>(stream.ctx),
+        *node,
+        parameters,
+        std::move(context),
+        std::vector<int>(reused, reused + results_num));
     auto arrays =
         mx::array::make_arrays(std::move(result_shapes), result_dtypes, primitive, std::move(sources));
     for (size_t index = 0; index < results_num; ++index) {

@@ -26,16 +26,26 @@ typedef const char* (*mlxcel_computation)(
     size_t inputs_num,
     const mlxcel_operand* outputs,
     size_t outputs_num,
-    const void* parameters);
-
-// Adds a node to the graph. `name` lives for ever. `parameters` (`parameters_size` bytes, at most 64) are copied. `results`
-// are `results_num` fresh handles, whose arrays have the shapes that stand in `shapes` one after the other, each of
-// `dimensions[i]` numbers.
-int mlxcel_add_node(
-    const char* name,
-    mlxcel_computation computation,
     const void* parameters,
-    size_t parameters_size,
+    const void* context);
+
+// What a node computes and what it keeps.
+typedef struct mlxcel_node_ {
+  const char* name;  // lives for ever
+  mlxcel_computation computation;
+  const void* parameters;  // `parameters_size` bytes, at most 64; copied
+  size_t parameters_size;
+  // Handed to `computation`; released when the node is gone.
+  void* context;
+  void (*release)(void* context);
+} mlxcel_node;
+
+// Adds a node to the graph. `results` are `results_num` fresh handles, whose arrays have the shapes that stand in `shapes`
+// one after the other, each of `dimensions[i]` numbers. Where `reused[i]` is not negative, result i is input `reused[i]`
+// changed in part: it takes over the input's memory, or starts as a copy where something else still needs it. The
+// context is released in any case.
+int mlxcel_add_node(
+    const mlxcel_node* node,
     const mlx_array* inputs,
     size_t inputs_num,
     mlx_array* results,
@@ -43,6 +53,7 @@ int mlxcel_add_node(
     const int* shapes,
     const size_t* dimensions,
     const mlx_dtype* dtypes,
+    const int* reused,
     mlx_stream stream);
 
 #ifdef __cplusplus

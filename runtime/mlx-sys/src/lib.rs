@@ -32,10 +32,7 @@ unsafe extern "C" {
     pub fn mlxcel_library_path() -> *const ::std::os::raw::c_char;
     /// Adds a computation of our own to the graph; `compat/primitive.h` says what each argument is.
     pub fn mlxcel_add_node(
-        name: *const ::std::os::raw::c_char,
-        computation: mlxcel_computation,
-        parameters: *const ::std::os::raw::c_void,
-        parameters_size: usize,
+        node: *const mlxcel_node,
         inputs: *const mlx_array,
         inputs_num: usize,
         results: *mut mlx_array,
@@ -43,8 +40,21 @@ unsafe extern "C" {
         shapes: *const ::std::os::raw::c_int,
         dimensions: *const usize,
         dtypes: *const mlx_dtype,
+        reused: *const ::std::os::raw::c_int,
         stream: mlx_stream,
     ) -> ::std::os::raw::c_int;
+}
+
+/// What a node computes and what it keeps.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct mlxcel_node {
+    pub name: *const ::std::os::raw::c_char,
+    pub computation: mlxcel_computation,
+    pub parameters: *const ::std::os::raw::c_void,
+    pub parameters_size: usize,
+    pub context: *mut ::std::os::raw::c_void,
+    pub release: unsafe extern "C" fn(context: *mut ::std::os::raw::c_void),
 }
 
 /// An array that a computation reads or writes.
@@ -66,6 +76,7 @@ pub type mlxcel_computation = unsafe extern "C" fn(
     outputs: *const mlxcel_operand,
     outputs_num: usize,
     parameters: *const ::std::os::raw::c_void,
+    context: *const ::std::os::raw::c_void,
 ) -> *const ::std::os::raw::c_char;
 
 /// The release that `pins.json` names, for example `0.32.2`. What is loaded at run time is `mlx_version`'s to say.

@@ -1,16 +1,16 @@
 //! Grouped-query self-attention with rotary positions and a key-value cache.
 
-use super::linear::Linear;
+use super::linear::{Held, Linear};
 use super::rms_norm::RmsNorm;
 use super::rope::{Rope, to_heads};
 use crate::cache::{Cache, Mask, range};
-use crate::kernels::cpu::{self, HeadsArrays};
+use crate::kernels::cpu::{self, HeadsArrays, HeldAttention, Sight};
 use crate::kernels::mlx::Result;
 use crate::model::Positions;
 use crate::version::Backend;
 use mlx_rs::fast::{ScaledDotProductAttentionMask, scaled_dot_product_attention};
 use mlx_rs::{Array, ops};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Attention over `[1, length, hidden]`.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Attention {
     pub(crate) head_dim: i32,
     /// Multiplies the scores before the softmax.
     pub(crate) scale: f32,
+    /// The weights, with those of the norm before them: a layer is always used with the same one.
+    pub(crate) held: Held<HeldAttention>,
 }
 
 impl Attention {
@@ -44,6 +46,9 @@ impl Attention {
         residual: Option<&Array>,
     ) -> Result<Array> {
         let skipped = if positions == Positions::Last { x.dim(1) - 1 } else { 0 };
+        if let Some(result) = self.forward_into_cache(norm, x, mask, cache, skipped, residual)? {
+            return Ok(result);
+        }
         let [queries, keys, values] = self.inputs(norm, x, cache.offset(), skipped)?;
         let (mut keys, mut values) = cache.update(keys, values)?;
         let mask = if skipped > 0 {
@@ -53,8 +58,10 @@ impl Attention {
             mask
         };
         let three = [&queries, &keys, &values];
-        let projection = self.o_proj.arrays();
-        if let Some(result) = cpu::attention_output(three, self.scale, mask.into(), projection, residual)? {
+        if let Some(held) = self.o_proj.held()
+            && let Some(result) =
+                cpu::attention_output(three, keys.dim(2), self.scale, mask.into(), held, residual)?
+        {
             return Ok(result);
         }
         let attended = match cpu::attention(&queries, &keys, &values, self.scale, mask.into())? {
@@ -64,19 +71,72 @@ impl Attention {
         self.o_proj.forward_onto(residual, &attended)
     }
 
+    /// The same in two nodes, of which the first writes into the cache's own memory. `None`, and the cache as it was, where
+    /// our kernels do not serve this layer or this kind of cache.
+    fn forward_into_cache(
+        &self,
+        norm: &RmsNorm,
+        x: &Array,
+        mask: &Mask,
+        cache: &mut Cache,
+        skipped: i32,
+        residual: Option<&Array>,
+    ) -> Result<Option<Array>> {
+        let (Some(held), Cache::Full(cache)) = (self.held(norm), cache) else { return Ok(None) };
+        let Some((turning, angles)) = self.rope.turning(cache.offset()) else { return Ok(None) };
+        if !cpu::computes() {
+            return Ok(None);
+        }
+        let shape = [1, self.key_value_heads, x.dim(1), self.head_dim];
+        let (keys, values) = cache.with_room_for(&shape, x.dtype())?;
+        let room = Some((&keys, &values, cache.offset()));
+        let Some([queries, keys, values]) =
+            cpu::attention_inputs(x, held, skipped, turning, angles, room)?
+        else {
+            cache.keep(keys, values, 0);
+            return Ok(None);
+        };
+        cache.keep(keys.clone(), values.clone(), x.dim(1));
+        let sight = if skipped > 0 { Sight::All } else { mask.into() };
+        let three = [&queries, &keys, &values];
+        let result =
+            cpu::attention_output(three, cache.offset(), self.scale, sight, held.output(), residual)?;
+        match result {
+            Some(result) => Ok(Some(result)),
+            // The output layer has a bias of its own beside the residual.
+            None => {
+                let end = cache.offset();
+                let (keys, values) = (range(&keys, 0, end)?, range(&values, 0, end)?);
+                let attended = match cpu::attention(&queries, &keys, &values, self.scale, sight)? {
+                    Some(attended) => attended,
+                    None => {
+                        let mask = if skipped > 0 { &Mask::None } else { mask };
+                        self.attend(queries, keys, values, mask)?
+                    }
+                };
+                self.o_proj.forward_onto(residual, &attended).map(Some)
+            }
+        }
+    }
+
+    fn held(&self, norm: &RmsNorm) -> Option<&Arc<HeldAttention>> {
+        let held = self.held.get_or_init(|| {
+            let parts = [
+                part(&self.q_proj, self.heads, self.q_norm.as_ref()),
+                part(&self.k_proj, self.key_value_heads, self.k_norm.as_ref()),
+                part(&self.v_proj, self.key_value_heads, None),
+            ];
+            HeldAttention::new(norm.arrays(), parts, self.o_proj.held()?, self.head_dim).map(Arc::new)
+        });
+        held.as_ref()
+    }
+
     /// Queries, keys and values of `[1, heads, length, head_dim]`; queries for the positions after the `skipped` ones.
     fn inputs(&self, norm: &RmsNorm, x: &Array, offset: i32, skipped: i32) -> Result<[Array; 3]> {
-        let parts = [
-            part(&self.q_proj, self.heads, self.q_norm.as_ref()),
-            part(&self.k_proj, self.key_value_heads, self.k_norm.as_ref()),
-            part(&self.v_proj, self.key_value_heads, None),
-        ];
-        if let Some((turning, angles)) = self.rope.turning(offset) {
-            let fused =
-                cpu::attention_inputs(x, norm.arrays(), parts, self.head_dim, skipped, turning, angles)?;
-            if let Some(inputs) = fused {
-                return Ok(inputs);
-            }
+        if let (Some((turning, angles)), Some(held)) = (self.rope.turning(offset), self.held(norm))
+            && let Some(inputs) = cpu::attention_inputs(x, held, skipped, turning, angles, None)?
+        {
+            return Ok(inputs);
         }
         let x = norm.forward(x)?;
         let asking = if skipped > 0 { Positions::Last.of(&x)? } else { x.clone() };

@@ -1,6 +1,6 @@
 //! The token embedding, dense or quantized, and its use as the output layer where the two are tied.
 
-use super::linear::Weight;
+use super::linear::{Linear, Weight};
 use crate::kernels::mlx::{self, Result};
 use mlx_rs::Array;
 use mlx_rs::ops::indexing::take_axis;
@@ -8,17 +8,18 @@ use mlx_rs::ops::indexing::take_axis;
 /// A table of `[vocabulary, hidden]`.
 #[derive(Debug)]
 pub(crate) struct Embedding {
-    weight: Weight,
+    /// The table as output layer, which holds it.
+    linear: Linear,
 }
 
 impl Embedding {
     pub(crate) fn new(weight: Weight) -> Self {
-        Self { weight }
+        Self { linear: Linear::new(weight, None) }
     }
 
     /// The rows of `ids` (`[batch, length]`): `[batch, length, hidden]`.
     pub(crate) fn forward(&self, ids: &Array) -> Result<Array> {
-        match &self.weight {
+        match self.linear.weight() {
             Weight::Dense { weight: table, .. } => take_axis(table, ids, 0),
             Weight::Quantized { packed, scales, biases, spec } => {
                 let biases = biases.as_ref().map(|biases| take_axis(biases, ids, 0)).transpose()?;
@@ -35,6 +36,6 @@ impl Embedding {
 
     /// The logits of `hidden` (`[…, hidden]`) with the table as output layer: `[…, vocabulary]`.
     pub(crate) fn as_linear(&self, hidden: &Array) -> Result<Array> {
-        self.weight.apply(hidden)
+        self.linear.forward(hidden)
     }
 }

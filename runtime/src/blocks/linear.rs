@@ -1,16 +1,22 @@
 //! A linear layer, dense or quantized.
 
-use crate::kernels::cpu::{self, LinearArrays, WeightArrays};
+use crate::kernels::cpu::{self, HeldLinear, LinearArrays, WeightArrays};
 use crate::kernels::mlx::{self, Result};
 use mlx_rs::{Array, ops};
 use mlxcel_catalog::config::QuantizationSpec;
+use std::sync::{Arc, OnceLock};
 
 /// `y = x · Wᵀ + b`; `x` is `[…, in]`, `y` is `[…, out]`.
 #[derive(Debug)]
 pub(crate) struct Linear {
     weight: Weight,
     bias: Option<Array>,
+    held: Held<HeldLinear>,
 }
+
+/// Weights as kernels of our own take them, found when they are first used; `None` where those do not serve them.
+pub(crate) type Held<T> = OnceLock<Option<Arc<T>>>;
+
 
 /// The weight of a linear layer or an embedding.
 #[derive(Debug)]
@@ -27,11 +33,6 @@ impl Weight {
         Self::Dense { weight: weight.clone(), transposed: weight.t() }
     }
 
-    /// `x · Wᵀ`.
-    pub(crate) fn apply(&self, x: &Array) -> Result<Array> {
-        Linear::times(self, None, x, None)
-    }
-
     fn arrays(&self) -> WeightArrays<'_> {
         match self {
             Self::Dense { weight, .. } => WeightArrays::Dense(weight),
@@ -44,7 +45,11 @@ impl Weight {
 
 impl Linear {
     pub(crate) fn new(weight: Weight, bias: Option<Array>) -> Self {
-        Self { weight, bias }
+        Self { weight, bias, held: OnceLock::new() }
+    }
+
+    pub(crate) fn weight(&self) -> &Weight {
+        &self.weight
     }
 
     pub(crate) fn forward(&self, x: &Array) -> Result<Array> {
@@ -53,25 +58,12 @@ impl Linear {
 
     /// `residual + forward(x)`, or `forward(x)` where there is none.
     pub(crate) fn forward_onto(&self, residual: Option<&Array>, x: &Array) -> Result<Array> {
-        Self::times(&self.weight, self.bias.as_ref(), x, residual)
-    }
-
-    /// Its arrays, for kernels that take in more than this layer.
-    pub(crate) fn arrays(&self) -> LinearArrays<'_> {
-        LinearArrays { weight: self.weight.arrays(), bias: self.bias.as_ref() }
-    }
-
-    fn times(
-        weight: &Weight,
-        bias: Option<&Array>,
-        x: &Array,
-        residual: Option<&Array>,
-    ) -> Result<Array> {
-        let arrays = LinearArrays { weight: weight.arrays(), bias };
-        if let Some(result) = cpu::product(x, arrays, residual)? {
+        if let Some(held) = self.held()
+            && let Some(result) = cpu::product(x, held, residual)?
+        {
             return Ok(result);
         }
-        let result = match (weight, bias) {
+        let result = match (&self.weight, &self.bias) {
             // One node, as MLX's own linear layer does it.
             (Weight::Dense { transposed, .. }, Some(bias)) => ops::addmm(bias, x, transposed, None, None),
             (Weight::Dense { transposed, .. }, None) => x.matmul(transposed),
@@ -87,5 +79,15 @@ impl Linear {
             Some(residual) => residual.add(result),
             None => Ok(result),
         }
+    }
+
+    /// Its arrays, for kernels that take in more than this layer.
+    pub(crate) fn arrays(&self) -> LinearArrays<'_> {
+        LinearArrays { weight: self.weight.arrays(), bias: self.bias.as_ref() }
+    }
+
+    /// The layer as kernels of our own take it.
+    pub(crate) fn held(&self) -> Option<&Arc<HeldLinear>> {
+        self.held.get_or_init(|| HeldLinear::new(self.arrays()).map(Arc::new)).as_ref()
     }
 }

@@ -1,10 +1,11 @@
 //! The gated feed-forward layer.
 
-use super::linear::Linear;
+use super::linear::{Held, Linear};
 use super::rms_norm::RmsNorm;
-use crate::kernels::cpu;
+use crate::kernels::cpu::{self, HeldMlp};
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, ops};
+use std::sync::Arc;
 
 /// `down(activation(gate(x)) · up(x))`.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct GatedMlp {
     pub(crate) up_proj: Linear,
     pub(crate) down_proj: Linear,
     pub(crate) activation: Activation,
+    /// The weights, with those of the norm before them: a layer is always used with the same one.
+    pub(crate) held: Held<HeldMlp>,
 }
 
 /// The function on the gate.
@@ -27,8 +30,13 @@ pub(crate) enum Activation {
 impl GatedMlp {
     /// The layer's result for the normalized `x`, added to `residual` where there is one.
     pub(crate) fn forward(&self, norm: &RmsNorm, x: &Array, residual: Option<&Array>) -> Result<Array> {
-        let linears = [&self.gate_proj, &self.up_proj, &self.down_proj].map(Linear::arrays);
-        if let Some(result) = cpu::gated_mlp(x, norm.arrays(), self.activation.into(), linears, residual)? {
+        let held = self.held.get_or_init(|| {
+            let linears = [&self.gate_proj, &self.up_proj, &self.down_proj].map(Linear::arrays);
+            HeldMlp::new(norm.arrays(), self.activation.into(), linears).map(Arc::new)
+        });
+        if let Some(held) = held
+            && let Some(result) = cpu::gated_mlp(x, held, residual)?
+        {
             return Ok(result);
         }
         let x = &norm.forward(x)?;

@@ -1,7 +1,8 @@
 //! A cache that keeps every position, grown in steps so that decoding writes in place.
 
 use crate::kernels::mlx::{Result, slice, slice_update};
-use mlx_rs::{Array, ops};
+use mlx_rs::error::Exception;
+use mlx_rs::{Array, Dtype, ops};
 
 /// Positions added at a time, as in mlx-lm.
 const STEP: i32 = 256;
@@ -23,28 +24,43 @@ impl FullCache {
     }
 
     pub(crate) fn update(&mut self, keys: &Array, values: &Array) -> Result<(Array, Array)> {
-        let end = self.offset + keys.dim(2);
-        let (key_buffer, value_buffer) = match self.buffers.take() {
-            None => (grown(None, self.offset, keys)?, grown(None, self.offset, values)?),
-            Some((key_buffer, value_buffer)) if end > key_buffer.dim(2) => (
-                grown(Some(&key_buffer), self.offset, keys)?,
-                grown(Some(&value_buffer), self.offset, values)?,
-            ),
-            Some(buffers) => buffers,
-        };
+        let (key_buffer, value_buffer) = self.with_room_for(keys.shape(), keys.dtype())?;
         let key_buffer = write(&key_buffer, keys, self.offset)?;
         let value_buffer = write(&value_buffer, values, self.offset)?;
+        let end = self.offset + keys.dim(2);
         let seen = (first(&key_buffer, end)?, first(&value_buffer, end)?);
-        self.buffers = Some((key_buffer, value_buffer));
-        self.offset = end;
+        self.keep(key_buffer, value_buffer, keys.dim(2));
         Ok(seen)
+    }
+
+    /// Takes the buffers out, with room for keys and values of `shape` behind the filled positions. Until
+    /// [`keep`](Self::keep) puts them back, the cache has none.
+    pub(crate) fn with_room_for(&mut self, shape: &[i32], dtype: Dtype) -> Result<(Array, Array)> {
+        let length = shape.get(2).copied().unwrap_or(0);
+        let grown = |buffer: Option<&Array>| grown(buffer, self.offset, shape, dtype);
+        match self.buffers.take() {
+            None => Ok((grown(None)?, grown(None)?)),
+            Some((keys, values)) if self.offset + length > keys.dim(2) => {
+                Ok((grown(Some(&keys))?, grown(Some(&values))?))
+            }
+            Some(buffers) => Ok(buffers),
+        }
+    }
+
+    /// Puts the buffers back, in which `new` more positions are filled.
+    pub(crate) fn keep(&mut self, keys: Array, values: Array, new: i32) {
+        self.buffers = Some((keys, values));
+        self.offset += new;
     }
 }
 
-/// A buffer with room for `new` behind the first `filled` positions of the old one.
-fn grown(buffer: Option<&Array>, filled: i32, new: &Array) -> Result<Array> {
-    let room = (new.dim(2) + STEP - 1) / STEP * STEP;
-    let empty = ops::zeros_dtype(&[new.dim(0), new.dim(1), room, new.dim(3)], new.dtype())?;
+/// A buffer with room for keys or values of `shape` behind the first `filled` positions of the old one.
+fn grown(buffer: Option<&Array>, filled: i32, shape: &[i32], dtype: Dtype) -> Result<Array> {
+    let &[batch, heads, length, dim] = shape else {
+        return Err(Exception::custom("keys and values have four axes"));
+    };
+    let room = (length + STEP - 1) / STEP * STEP;
+    let empty = ops::zeros_dtype(&[batch, heads, room, dim], dtype)?;
     match buffer {
         None => Ok(empty),
         Some(buffer) => ops::concatenate(&[first(buffer, filled)?, empty], 2),

@@ -5,7 +5,7 @@ use super::llama::{MOST_LAYERS, attention_scale, check_heads, kinds_of_layer_typ
 use super::{Architecture, Loaded};
 use crate::blocks::attention::Attention;
 use crate::blocks::embedding::Embedding;
-use crate::blocks::linear::Linear;
+use crate::blocks::linear::{Held, Linear};
 use crate::blocks::mlp::{Activation, GatedMlp};
 use crate::blocks::rms_norm::RmsNorm;
 use crate::blocks::rope::{Rope, RopeConfig};
@@ -173,6 +173,7 @@ impl Config {
                 up_proj: mlp(weights, "up_proj", intermediate, hidden),
                 down_proj: mlp(weights, "down_proj", hidden, intermediate),
                 activation: Activation::GeluTanh,
+                held: Held::new(),
             },
             cache_kind,
         })
@@ -206,6 +207,7 @@ impl Config {
             key_value_heads,
             head_dim,
             scale: attention_scale(self.query_pre_attn_scalar),
+            held: Held::new(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::Loaded;
 use crate::blocks::attention::Attention;
+use crate::blocks::linear::Held;
 use crate::blocks::mlp::{Activation, GatedMlp};
 use crate::blocks::pre_norm_decoder::{PreNormDecoder, PreNormLayer};
 use crate::blocks::rms_norm::RmsNorm;
@@ -142,6 +143,7 @@ impl DecoderConfig {
                 up_proj: mlp(weights, "up_proj", intermediate, hidden),
                 down_proj: mlp(weights, "down_proj", hidden, intermediate),
                 activation: Activation::Silu,
+                held: Held::new(),
             },
             input_layernorm: norm(weights, "input_layernorm", hidden),
             post_attention_layernorm: norm(weights, "post_attention_layernorm", hidden),
@@ -186,6 +188,7 @@ impl DecoderConfig {
             key_value_heads,
             head_dim,
             scale: attention_scale(f64::from(head_dim)),
+            held: Held::new(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! The node that computes attention.
 #![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
 
-use super::node::{Computation, Fault, Operand, add, kernel_dtype};
+use super::node::{Computation, Fault, Operand, Out, add, kernel_dtype, no_context};
 use super::setting::means;
 use super::{WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
@@ -25,8 +25,9 @@ pub(crate) fn attention(
     let (batch, heads, length, dim) = (queries.dim(0), queries.dim(1), queries.dim(2), queries.dim(3));
     let [result] = add::<Attention, 1>(
         &[queries, keys, values],
-        [(&[batch, length, heads * dim], queries.dtype())],
+        [Out::new(&[batch, length, heads * dim], queries.dtype())],
         Parameters { scale, sight },
+        no_context(),
     )?;
     Ok(Some(result))
 }
@@ -60,12 +61,14 @@ struct Attention;
 
 impl Computation for Attention {
     type Parameters = Parameters;
+    type Context = ();
     const NAME: &'static std::ffi::CStr = c"mlxcel attention";
 
     unsafe fn compute(
         inputs: &[Operand],
         outputs: &[Operand],
         parameters: &Parameters,
+        (): &(),
     ) -> std::result::Result<(), Fault> {
         let ([queries, keys, values], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
@@ -88,6 +91,15 @@ impl Computation for Attention {
 /// # Safety
 /// The heads are not used longer than the operand is lent.
 pub(super) unsafe fn heads(operand: &Operand) -> std::result::Result<Heads, Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { first_heads(operand, operand.dimension(2)) }
+}
+
+/// The first `positions` of every head.
+///
+/// # Safety
+/// There are as many; the heads are not used longer than the operand is lent.
+pub(super) unsafe fn first_heads(operand: &Operand, positions: usize) -> std::result::Result<Heads, Fault> {
     let ([.., dim], [a, b, c, last]) = (operand.shape(), operand.strides()) else {
         return Err(WRONG_ARRAYS);
     };
@@ -95,7 +107,7 @@ pub(super) unsafe fn heads(operand: &Operand) -> std::result::Result<Heads, Faul
         return Err(c"the rows of an array are not contiguous");
     }
     let steps = [*a, *b, *c].map(|step| isize::try_from(step).unwrap_or(0));
-    let extents = std::array::from_fn(|axis| operand.dimension(axis));
+    let extents = [operand.dimension(0), operand.dimension(1), positions, operand.dimension(3)];
     // SAFETY: an array of MLX is good for reading at its shape and strides.
     Ok(unsafe { Heads::new(operand.dtype()?, operand.data(), extents, steps) })
 }

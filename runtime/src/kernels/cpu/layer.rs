@@ -1,16 +1,35 @@
 //! The nodes that compute halves of a decoder layer, so that a step's graph has few nodes.
 #![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
 
-use super::attention::heads;
-use super::node::{Computation, Fault, Operand, add};
-use super::product::output;
+use super::attention::{first_heads, heads, served};
+use super::node::{Computation, Fault, Operand, Out, add};
+use super::product::{projected, takes_residual};
 use super::row_wise::Turning;
 use super::setting::means;
-use super::weight::{Inputs, LinearArrays, NormArrays, Packing};
+use super::weight::{HeldLinear, HeldNorm, LinearArrays, NormArrays};
 use super::{Gate, Sight, WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, Dtype};
-use mlxcel_kernels::{self as kernels, HeadsOf, HeadsOutput};
+use mlxcel_kernels::{self as kernels, HeadRows, HeadsOf, HeadsOutput};
+use std::sync::Arc;
+
+/// The weights of an attention layer, with the norm before it.
+#[derive(Debug)]
+pub(crate) struct HeldAttention {
+    norm: HeldNorm,
+    /// Queries, keys, values.
+    parts: [HeldHeads; 3],
+    output: Arc<HeldLinear>,
+    /// Elements of a head.
+    dim: i32,
+}
+
+#[derive(Debug)]
+struct HeldHeads {
+    heads: HeadsOf,
+    linear: HeldLinear,
+    norm: Option<HeldNorm>,
+}
 
 /// A projection to heads.
 #[derive(Debug, Clone, Copy)]
@@ -21,122 +40,176 @@ pub(crate) struct HeadsArrays<'a> {
     pub(crate) norm: Option<NormArrays<'a>>,
 }
 
+impl HeldAttention {
+    /// The layer, where the kernels serve it and its arrays are there.
+    pub(crate) fn new(
+        norm: NormArrays<'_>,
+        [queries, keys, values]: [HeadsArrays<'_>; 3],
+        output: &Arc<HeldLinear>,
+        dim: i32,
+    ) -> Option<Self> {
+        let norm = HeldNorm::new(norm)?;
+        let part = |arrays: HeadsArrays<'_>| {
+            let linear = HeldLinear::new(arrays.linear)?;
+            let head_norm = match arrays.norm {
+                Some(norm) => Some(HeldNorm::new(norm)?),
+                None => None,
+            };
+            let fits = linear.columns == norm.columns
+                && linear.width == arrays.heads * dim
+                && linear.result_dtype(norm.dtype) == Some(norm.dtype)
+                && head_norm.as_ref().is_none_or(|head| head.columns == dim && head.dtype == norm.dtype);
+            let heads = HeadsOf {
+                projection: linear.projection.clone(),
+                heads: usize::try_from(arrays.heads).ok()?,
+                norm: head_norm.as_ref().map(|norm| norm.norm.clone()),
+            };
+            fits.then_some(HeldHeads { heads, linear, norm: head_norm })
+        };
+        let parts = [part(queries)?, part(keys)?, part(values)?];
+        let output_fits = output.columns == parts[0].linear.width
+            && output.result_dtype(norm.dtype) == Some(norm.dtype);
+        output_fits.then(|| Self { norm, parts, output: Arc::clone(output), dim })
+    }
+
+    /// Elements of a head, and how many heads keys and values have.
+    pub(crate) fn key_shape(&self) -> (i32, i32) {
+        (self.dim, self.parts[1].linear.width / self.dim)
+    }
+
+    pub(crate) fn output(&self) -> &Arc<HeldLinear> {
+        &self.output
+    }
+
+    /// Whether heads are normalized.
+    #[cfg(test)]
+    pub(crate) fn normalizes_heads(&self) -> bool {
+        self.parts.iter().any(|part| part.norm.is_some())
+    }
+}
+
 /// Normalizes `x` (`[1, length, hidden]`) and projects it to queries, keys and values of `[1, heads, length, dim]`, queries
-/// for the positions from `first_query` on alone; turns queries and keys by `angles`. `None` where the kernels do not
-/// serve these arrays.
+/// for the positions from `first_query` on alone; turns queries and keys by `angles`. With a cache (two buffers of `[1,
+/// heads, capacity, dim]`, and the first position to be written), keys and values are those buffers with the new positions
+/// in them. `None` where the kernels do not serve these arrays.
 pub(crate) fn attention_inputs(
     x: &Array,
-    norm: NormArrays<'_>,
-    parts: [HeadsArrays<'_>; 3],
-    dim: i32,
+    held: &Arc<HeldAttention>,
     first_query: i32,
     turning: Turning,
     angles: &Array,
+    cache: Option<(&Array, &Array, i32)>,
 ) -> Result<Option<[Array; 3]>> {
     let &[1, length, hidden] = x.shape() else { return Ok(None) };
-    let norms = || [Some(norm)].into_iter().chain(parts.map(|part| part.norm)).flatten();
+    let dtype = x.dtype();
+    let (dim, key_heads) = held.key_shape();
     let pairs = i32::try_from(angles.size()).unwrap_or(0);
-    let served = means().is_some()
+    let room = |buffer: &Array, first: i32| {
+        let &[1, heads, capacity, width] = buffer.shape() else { return false };
+        (heads, width, buffer.dtype()) == (key_heads, dim, dtype) && first >= 0 && first + length <= capacity
+    };
+    let fits = means().is_some()
         && (0..length).contains(&first_query)
-        && norm.weight.shape() == [hidden]
+        && (hidden, dtype) == (held.norm.columns, held.norm.dtype)
         && turning.dims <= dim
         && turning.offset >= 0
         && angles.dtype() == Dtype::Float32
+        && angles.ndim() == 1
         && pairs * 2 == turning.dims
-        && norms().all(|norm| norm.weight.dtype() == x.dtype())
-        && parts.iter().all(|part| {
-            part.linear.takes(hidden)
-                && part.linear.width() == part.heads * dim
-                && part.linear.result_dtype(x.dtype()) == Some(x.dtype())
-                && part.norm.is_none_or(|norm| norm.weight.shape() == [dim])
-        });
-    if !served {
+        && cache.is_none_or(|(keys, values, first)| room(keys, first) && room(values, first));
+    if !fits {
         return Ok(None);
     }
-    let mut inputs = vec![x, norm.weight, angles];
-    for part in &parts {
-        part.linear.append(&mut inputs);
-        inputs.extend(part.norm.map(|norm| norm.weight));
+    let query_shape = [1, held.parts[0].linear.width / dim, length - first_query, dim];
+    let key_shape = [1, key_heads, length, dim];
+    let queries = Out::new(&query_shape, dtype);
+    let parameters =
+        InputsParameters { turning, first_query, first_row: cache.map_or(0, |(_, _, first)| first) };
+    match cache {
+        Some((keys, values, _)) => {
+            let outputs = [queries, Out::changed(keys, 2), Out::changed(values, 3)];
+            add::<AttentionInputs, 3>(&[x, angles, keys, values], outputs, parameters, held)
+        }
+        None => {
+            let outputs = [queries, Out::new(&key_shape, dtype), Out::new(&key_shape, dtype)];
+            add::<AttentionInputs, 3>(&[x, angles], outputs, parameters, held)
+        }
     }
-    let shapes = [0, 1, 2].map(|index| {
-        let length = if index == 0 { length - first_query } else { length };
-        [1, parts[index].heads, length, dim]
-    });
-    let parameters = InputsParameters {
-        turning,
-        first_query,
-        eps: norm.eps,
-        packing: parts.map(|part| part.linear.packing()),
-        // Not a number: no norm.
-        head_eps: parts.map(|part| part.norm.map_or(f32::NAN, |norm| norm.eps)),
-    };
-    add::<AttentionInputs, 3>(&inputs, [0, 1, 2].map(|index| (&shapes[index][..], x.dtype())), parameters)
-        .map(Some)
+    .map(Some)
 }
 
-/// Attention of queries over keys and values, projected, plus bias or residual: `[1, length, hidden]`. `None` where the
-/// kernels do not serve these arrays.
+/// Attention of queries over the first `positions` keys and values, projected, plus bias or residual: `[1, length,
+/// hidden]`. `None` where the kernels do not serve these arrays.
 pub(crate) fn attention_output(
     [queries, keys, values]: [&Array; 3],
+    positions: i32,
     scale: f32,
     sight: Sight,
-    linear: LinearArrays<'_>,
+    output: &Arc<HeldLinear>,
     residual: Option<&Array>,
 ) -> Result<Option<Array>> {
     let &[1, heads, length, dim] = queries.shape() else { return Ok(None) };
     let dtype = queries.dtype();
-    let shape = [1, length, linear.width()];
-    let served = means().is_some()
-        && linear.takes(heads * dim)
-        && linear.result_dtype(dtype) == Some(dtype)
-        && super::attention::served(queries, keys, values)
-        && (linear.bias.is_none() || residual.is_none())
+    let shape = [1, length, output.width];
+    let fits = means().is_some()
+        && output.columns == heads * dim
+        && output.result_dtype(dtype) == Some(dtype)
+        && served(queries, keys, values)
+        && (length..=keys.dim(2)).contains(&positions)
+        && takes_residual(output, residual)
         && residual.is_none_or(|residual| residual.dtype() == dtype && residual.shape() == shape);
-    if !served {
+    if !fits {
         return Ok(None);
     }
-    let mut inputs = vec![queries, keys, values];
-    linear.append(&mut inputs);
-    inputs.extend(residual);
-    let parameters = OutputParameters { scale, sight, packing: linear.packing() };
-    let [result] = add::<AttentionOutput, 1>(&inputs, [(&shape, dtype)], parameters)?;
+    let inputs: Vec<&Array> = [queries, keys, values].into_iter().chain(residual).collect();
+    let parameters = OutputParameters { scale, sight, positions };
+    let [result] = add::<AttentionOutput, 1>(&inputs, [Out::new(&shape, dtype)], parameters, output)?;
     Ok(Some(result))
+}
+
+/// The weights of a gated feed-forward layer, with the norm before it.
+#[derive(Debug)]
+pub(crate) struct HeldMlp {
+    norm: HeldNorm,
+    function: Gate,
+    gate: HeldLinear,
+    up: HeldLinear,
+    down: HeldLinear,
+}
+
+impl HeldMlp {
+    /// The layer, where the kernels serve it and its arrays are there.
+    pub(crate) fn new(
+        norm: NormArrays<'_>,
+        function: Gate,
+        [gate, up, down]: [LinearArrays<'_>; 3],
+    ) -> Option<Self> {
+        let norm = HeldNorm::new(norm)?;
+        let [gate, up, down] = [HeldLinear::new(gate)?, HeldLinear::new(up)?, HeldLinear::new(down)?];
+        let fits = gate.columns == norm.columns
+            && up.columns == norm.columns
+            && up.width == gate.width
+            && down.columns == gate.width
+            && down.width == norm.columns
+            && [&gate, &up, &down].iter().all(|linear| linear.result_dtype(norm.dtype) == Some(norm.dtype));
+        fits.then_some(Self { norm, function, gate, up, down })
+    }
 }
 
 /// `residual + down(function(gate(norm(x))) · up(norm(x)))` for `x` of `[…, hidden]`. `None` where the kernels do not serve
 /// these arrays.
-pub(crate) fn gated_mlp(
-    x: &Array,
-    norm: NormArrays<'_>,
-    function: Gate,
-    [gate, up, down]: [LinearArrays<'_>; 3],
-    residual: Option<&Array>,
-) -> Result<Option<Array>> {
-    let Some(&hidden) = x.shape().last() else { return Ok(None) };
-    let dtype = x.dtype();
-    let served = means().is_some()
+pub(crate) fn gated_mlp(x: &Array, held: &Arc<HeldMlp>, residual: Option<&Array>) -> Result<Option<Array>> {
+    let fits = means().is_some()
         && x.size() > 0
-        && norm.weight.shape() == [hidden]
-        && norm.weight.dtype() == dtype
-        && gate.takes(hidden)
-        && up.takes(hidden)
-        && up.width() == gate.width()
-        && down.takes(gate.width())
-        && down.width() == hidden
-        && [gate, up, down].iter().all(|linear| linear.result_dtype(dtype) == Some(dtype))
-        && (down.bias.is_none() || residual.is_none())
-        && residual.is_none_or(|residual| residual.dtype() == dtype && residual.shape() == x.shape());
-    if !served {
+        && x.shape().last() == Some(&held.norm.columns)
+        && x.dtype() == held.norm.dtype
+        && takes_residual(&held.down, residual)
+        && residual.is_none_or(|residual| residual.dtype() == x.dtype() && residual.shape() == x.shape());
+    if !fits {
         return Ok(None);
     }
-    let mut inputs = vec![x, norm.weight];
-    for linear in [gate, up, down] {
-        linear.append(&mut inputs);
-    }
-    inputs.extend(residual);
-    let packing = [gate, up, down].map(|linear| linear.packing());
-    let parameters = MlpParameters { eps: norm.eps, function, packing };
-    let [result] = add::<GatedMlp, 1>(&inputs, [(x.shape(), dtype)], parameters)?;
+    let inputs: Vec<&Array> = [x].into_iter().chain(residual).collect();
+    let [result] = add::<GatedMlp, 1>(&inputs, [Out::new(x.shape(), x.dtype())], (), held)?;
     Ok(Some(result))
 }
 
@@ -144,51 +217,42 @@ pub(crate) fn gated_mlp(
 struct InputsParameters {
     turning: Turning,
     first_query: i32,
-    eps: f32,
-    head_eps: [f32; 3],
-    packing: [Packing; 3],
+    /// The first row of each head of keys and values that is written.
+    first_row: i32,
 }
 
 struct AttentionInputs;
 
 impl Computation for AttentionInputs {
     type Parameters = InputsParameters;
+    type Context = HeldAttention;
     const NAME: &'static std::ffi::CStr = c"mlxcel attention inputs";
 
     unsafe fn compute(
         inputs: &[Operand],
         outputs: &[Operand],
         parameters: &InputsParameters,
+        held: &HeldAttention,
     ) -> std::result::Result<(), Fault> {
-        let [queries, keys, values] = outputs else { return Err(WRONG_ARRAYS) };
-        let outputs = [queries, keys, values];
+        let ([x, angles, ..], [queries, keys, values]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
-        let mut inputs = Inputs::new(inputs);
-        // SAFETY: the operands are valid arrays, as the trait says; the outputs were allocated for their shapes.
+        let first_row = usize::try_from(parameters.first_row).unwrap_or(0);
+        let to = |output: &Operand, first: usize| {
+            let rows = HeadRows { step: output.dimension(2), first };
+            Ok::<_, Fault>(HeadsOutput { dtype: output.dtype()?, data: output.data(), rows })
+        };
+        let parts = held.parts.each_ref().map(|part| &part.heads);
+        // SAFETY: the operands are valid arrays, as the trait says; the outputs have the rows of every head.
         unsafe {
-            let x = inputs.take()?.rows()?;
-            let norm = inputs.norm(parameters.eps)?;
-            let angles = inputs.take()?;
-            let rotation = parameters.turning.rotation(angles)?;
-            let mut part = |index: usize| {
-                let projection = inputs.projection(parameters.packing[index])?;
-                let eps = parameters.head_eps[index];
-                let norm = if eps.is_nan() { None } else { Some(inputs.norm(eps)?) };
-                Ok::<_, Fault>(HeadsOf { projection, heads: outputs[index].dimension(1), norm })
-            };
-            let parts = [part(0)?, part(1)?, part(2)?];
-            let to = |index: usize| {
-                Ok::<_, Fault>(HeadsOutput { dtype: outputs[index].dtype()?, data: outputs[index].data() })
-            };
             fitting(kernels::attention_inputs(
                 means,
-                &x,
-                &norm,
-                [&parts[0], &parts[1], &parts[2]],
+                &x.rows()?,
+                &held.norm.norm,
+                parts,
                 queries.dimension(3),
                 usize::try_from(parameters.first_query).unwrap_or(0),
-                &rotation,
-                [&to(0)?, &to(1)?, &to(2)?],
+                &parameters.turning.rotation(angles),
+                [&to(queries, 0)?, &to(keys, first_row)?, &to(values, first_row)?],
             ))
         }
     }
@@ -198,64 +262,57 @@ impl Computation for AttentionInputs {
 struct OutputParameters {
     scale: f32,
     sight: Sight,
-    packing: Packing,
+    positions: i32,
 }
 
 struct AttentionOutput;
 
 impl Computation for AttentionOutput {
     type Parameters = OutputParameters;
+    type Context = HeldLinear;
     const NAME: &'static std::ffi::CStr = c"mlxcel attention output";
 
     unsafe fn compute(
         inputs: &[Operand],
         outputs: &[Operand],
         parameters: &OutputParameters,
+        output: &HeldLinear,
     ) -> std::result::Result<(), Fault> {
-        let [out] = outputs else { return Err(WRONG_ARRAYS) };
+        let ([queries, keys, values, residual @ ..], [out]) = (inputs, outputs) else {
+            return Err(WRONG_ARRAYS);
+        };
         let means = means().ok_or(WRONG_ARRAYS)?;
-        let mut inputs = Inputs::new(inputs);
+        let OutputParameters { scale, sight, positions } = *parameters;
+        let positions = usize::try_from(positions).unwrap_or(0);
         // SAFETY: the operands are valid arrays, as the trait says.
         unsafe {
-            let three = [heads(inputs.take()?)?, heads(inputs.take()?)?, heads(inputs.take()?)?];
-            let projection = inputs.projection(parameters.packing)?;
-            let out = output(out, inputs.addend(&projection)?)?;
-            let OutputParameters { scale, sight, .. } = *parameters;
-            fitting(kernels::attention_output(means, three, scale, sight, &projection, &out))
+            let three = [heads(queries)?, first_heads(keys, positions)?, first_heads(values, positions)?];
+            let out = projected(out, &output.projection, residual.first())?;
+            fitting(kernels::attention_output(means, three, scale, sight, &output.projection, &out))
         }
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct MlpParameters {
-    eps: f32,
-    function: Gate,
-    packing: [Packing; 3],
 }
 
 struct GatedMlp;
 
 impl Computation for GatedMlp {
-    type Parameters = MlpParameters;
+    type Parameters = ();
+    type Context = HeldMlp;
     const NAME: &'static std::ffi::CStr = c"mlxcel gated feed-forward layer";
 
     unsafe fn compute(
         inputs: &[Operand],
         outputs: &[Operand],
-        parameters: &MlpParameters,
+        (): &(),
+        held: &HeldMlp,
     ) -> std::result::Result<(), Fault> {
-        let [out] = outputs else { return Err(WRONG_ARRAYS) };
+        let ([x, residual @ ..], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
-        let mut inputs = Inputs::new(inputs);
+        let linears = [&held.gate, &held.up, &held.down].map(|linear| &linear.projection);
         // SAFETY: the operands are valid arrays, as the trait says.
         unsafe {
-            let x = inputs.take()?.rows()?;
-            let norm = inputs.norm(parameters.eps)?;
-            let [gate, up, down] = parameters.packing;
-            let [gate, up, down] =
-                [inputs.projection(gate)?, inputs.projection(up)?, inputs.projection(down)?];
-            let out = output(out, inputs.addend(&down)?)?;
-            fitting(kernels::gated_mlp(means, &x, &norm, parameters.function, [&gate, &up, &down], &out))
+            let out = projected(out, &held.down.projection, residual.first())?;
+            fitting(kernels::gated_mlp(means, &x.rows()?, &held.norm.norm, held.function, linears, &out))
         }
     }
 }

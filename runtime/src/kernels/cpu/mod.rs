@@ -13,14 +13,21 @@ mod weight;
 
 pub(crate) use attention::{Sight, attention};
 use node::Fault;
-pub(crate) use layer::{HeadsArrays, attention_inputs, attention_output, gated_mlp};
+pub(crate) use layer::{
+    HeadsArrays, HeldAttention, HeldMlp, attention_inputs, attention_output, gated_mlp,
+};
 pub(crate) use product::product;
 pub(crate) use row_wise::{Gate, Turning, gated, rms_norm, rope};
 pub use setting::{Setting, SettingError, setting};
-pub(crate) use weight::{LinearArrays, NormArrays, WeightArrays};
+pub(crate) use weight::{HeldLinear, LinearArrays, NormArrays, WeightArrays};
 
 const WRONG_ARRAYS: Fault = c"the node was built for other arrays; this is a fault of the program";
 
 fn fitting(fits: bool) -> Result<(), Fault> {
     if fits { Ok(()) } else { Err(c"the shapes of the arrays do not fit; this is a fault of the program") }
+}
+
+/// Whether these kernels are used at all.
+pub(crate) fn computes() -> bool {
+    setting::means().is_some()
 }

@@ -7,6 +7,7 @@ use mlx_rs::{Array, Dtype, Stream};
 use mlxcel_kernels::{self as kernels, Rows};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 
 /// Why a computation could not be done.
 pub(super) type Fault = &'static CStr;
@@ -15,6 +16,8 @@ pub(super) type Fault = &'static CStr;
 pub(super) trait Computation {
     /// What it needs to know beside the arrays; at most 64 bytes.
     type Parameters: Copy + 'static;
+    /// What is the same in every step, above all weights: kept as long as the node.
+    type Context: Send + Sync + 'static;
     /// Its name in graphs and errors.
     const NAME: &'static CStr;
 
@@ -27,29 +30,59 @@ pub(super) trait Computation {
         inputs: &[Operand],
         outputs: &[Operand],
         parameters: &Self::Parameters,
+        context: &Self::Context,
     ) -> std::result::Result<(), Fault>;
 }
 
-/// Adds a node with `N` outputs of the given shapes and data types.
+/// An output of a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Out<'a> {
+    shape: &'a [c_int],
+    dtype: Dtype,
+    /// The input that it is, changed in part.
+    changed: Option<c_int>,
+}
+
+impl<'a> Out<'a> {
+    /// A new array.
+    pub(super) fn new(shape: &'a [c_int], dtype: Dtype) -> Self {
+        Self { shape, dtype, changed: None }
+    }
+
+    /// The input of this number, changed in part.
+    pub(super) fn changed(array: &'a Array, input: c_int) -> Self {
+        Self { shape: array.shape(), dtype: array.dtype(), changed: Some(input) }
+    }
+}
+
+/// Adds a node.
 pub(super) fn add<C: Computation, const N: usize>(
     inputs: &[&Array],
-    outputs: [(&[c_int], Dtype); N],
+    outputs: [Out<'_>; N],
     parameters: C::Parameters,
+    context: &Arc<C::Context>,
 ) -> Result<[Array; N]> {
     let stream = Stream::thread_local_or_default();
     let handles: Vec<_> = inputs.iter().map(|input| input.as_ptr()).collect();
-    let shapes: Vec<c_int> = outputs.iter().flat_map(|(shape, _)| shape.iter().copied()).collect();
-    let dimensions = outputs.map(|(shape, _)| shape.len());
-    let dtypes = outputs.map(|(_, dtype)| mlx_sys::mlx_dtype::from(dtype));
+    let shapes: Vec<c_int> = outputs.iter().flat_map(|out| out.shape.iter().copied()).collect();
+    let dimensions = outputs.map(|out| out.shape.len());
+    let dtypes = outputs.map(|out| mlx_sys::mlx_dtype::from(out.dtype));
+    let reused = outputs.map(|out| out.changed.unwrap_or(-1));
+    let node = mlx_sys::mlxcel_node {
+        name: C::NAME.as_ptr(),
+        computation: entry::<C>,
+        parameters: (&raw const parameters).cast(),
+        parameters_size: size_of::<C::Parameters>(),
+        context: Arc::into_raw(Arc::clone(context)).cast_mut().cast(),
+        release: release::<C>,
+    };
     // SAFETY: every list is passed with its length and outlives the call; the handles are fresh, filled by the call when
-    // it answers 0, and freed by `Array` in either case; the name lives for ever; the parameters are plain and copied.
+    // it answers 0, and freed by `Array` in either case; the name lives for ever; the parameters are plain and copied; the
+    // context's count is given to the node, which releases it once.
     unsafe {
         let mut results = outputs.map(|_| mlx_sys::mlx_array_new());
         let status = mlx_sys::mlxcel_add_node(
-            C::NAME.as_ptr(),
-            entry::<C>,
-            (&raw const parameters).cast(),
-            size_of::<C::Parameters>(),
+            &raw const node,
             handles.as_ptr(),
             handles.len(),
             results.as_mut_ptr(),
@@ -57,6 +90,7 @@ pub(super) fn add<C: Computation, const N: usize>(
             shapes.as_ptr(),
             dimensions.as_ptr(),
             dtypes.as_ptr(),
+            reused.as_ptr(),
             stream.as_ptr(),
         );
         let arrays = results.map(|result| Array::from_ptr(result));
@@ -68,6 +102,18 @@ pub(super) fn add<C: Computation, const N: usize>(
     }
 }
 
+/// The context of computations that have none.
+pub(super) fn no_context() -> &'static Arc<()> {
+    static NONE: OnceLock<Arc<()>> = OnceLock::new();
+    NONE.get_or_init(|| Arc::new(()))
+}
+
+/// What MLX calls when a node is gone.
+unsafe extern "C" fn release<C: Computation>(context: *mut c_void) {
+    // SAFETY: the count that `add` gave away.
+    drop(unsafe { Arc::from_raw(context.cast_const().cast::<C::Context>()) });
+}
+
 /// What MLX calls.
 unsafe extern "C" fn entry<C: Computation>(
     inputs: *const mlx_sys::mlxcel_operand,
@@ -75,14 +121,16 @@ unsafe extern "C" fn entry<C: Computation>(
     outputs: *const mlx_sys::mlxcel_operand,
     outputs_num: usize,
     parameters: *const c_void,
+    context: *const c_void,
 ) -> *const c_char {
-    // SAFETY: `primitive.cpp` passes arrays of that many operands, which live during the call, and a copy of what `add`
-    // was given, aligned for 64-bit numbers.
+    // SAFETY: `primitive.cpp` passes arrays of that many operands, which live during the call, a copy of the parameters
+    // that `add` was given, aligned for 64-bit numbers, and the context, which the node keeps.
     let outcome = unsafe {
         let inputs = std::slice::from_raw_parts(inputs.cast::<Operand>(), inputs_num);
         let outputs = std::slice::from_raw_parts(outputs.cast::<Operand>(), outputs_num);
         let parameters = &*parameters.cast::<C::Parameters>();
-        catch_unwind(AssertUnwindSafe(|| C::compute(inputs, outputs, parameters)))
+        let context = &*context.cast::<C::Context>();
+        catch_unwind(AssertUnwindSafe(|| C::compute(inputs, outputs, parameters, context)))
     };
     match outcome {
         Ok(Ok(())) => std::ptr::null(),
@@ -123,18 +171,6 @@ impl Operand {
             mlx_sys::mlx_dtype__MLX_BFLOAT16 => Ok(kernels::Dtype::Bf16),
             _ => Err(c"an array is not float32, float16 or bfloat16"),
         }
-    }
-
-    /// Checks that the elements lie one after the other.
-    pub(super) fn contiguous(&self) -> std::result::Result<*mut u8, Fault> {
-        let mut expected = 1;
-        for (extent, stride) in self.shape().iter().zip(self.strides()).rev() {
-            if *extent != 1 && *stride != expected {
-                return Err(c"a weight does not lie row after row");
-            }
-            expected *= i64::from(*extent);
-        }
-        Ok(self.data())
     }
 
     /// The array as rows along its last axis.

@@ -1,13 +1,13 @@
 //! Nodes that compute row by row: norm, gated activation, rotary embedding.
 #![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
 
-use super::node::{Computation, Fault, Operand, add, kernel_dtype};
-use super::product::output;
+use super::node::{Computation, Fault, Operand, Out, add, kernel_dtype, no_context};
+use super::product::with_addend;
 use super::setting::means;
 use super::{WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
 use mlx_rs::{Array, Dtype};
-use mlxcel_kernels::{self as kernels, Addend, Rotation};
+use mlxcel_kernels::{self as kernels, Addend, HeadRows, Rotation};
 
 pub(crate) use kernels::Gate;
 
@@ -22,7 +22,7 @@ pub(crate) fn rms_norm(x: &Array, weight: &Array, eps: f32) -> Result<Option<Arr
     if !served {
         return Ok(None);
     }
-    let [result] = add::<RmsNorm, 1>(&[x, weight], [(x.shape(), x.dtype())], eps)?;
+    let [result] = add::<RmsNorm, 1>(&[x, weight], [Out::new(x.shape(), x.dtype())], eps, no_context())?;
     Ok(Some(result))
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn gated(function: Gate, gate: &Array, up: &Array) -> Result<Option<A
     if !served {
         return Ok(None);
     }
-    let [result] = add::<Gated, 1>(&[gate, up], [(gate.shape(), gate.dtype())], function)?;
+    let [result] = add::<Gated, 1>(&[gate, up], [Out::new(gate.shape(), gate.dtype())], function, no_context())?;
     Ok(Some(result))
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn rope(x: &Array, heads: i32, turning: Turning, angles: &Array) -> R
         return Ok(None);
     }
     let shape = [1, heads, length, width / heads];
-    let [result] = add::<Rope, 1>(&[x, angles], [(&shape, x.dtype())], turning)?;
+    let [result] = add::<Rope, 1>(&[x, angles], [Out::new(&shape, x.dtype())], turning, no_context())?;
     Ok(Some(result))
 }
 
@@ -84,17 +84,17 @@ impl Turning {
     ///
     /// # Safety
     /// The operand is a valid array of 32-bit floats; the result is used while it is lent.
-    pub(super) unsafe fn rotation<'a>(&self, angles: &'a Operand) -> std::result::Result<Rotation<'a>, Fault> {
-        // SAFETY: the caller's promise; the angles are seen to lie one after the other.
+    pub(super) unsafe fn rotation<'a>(&self, angles: &'a Operand) -> Rotation<'a> {
+        // SAFETY: the caller's promise; a vector that was made from a slice lies as it did.
         let frequencies =
-            unsafe { std::slice::from_raw_parts(angles.contiguous()?.cast::<f32>(), angles.dimension(0)) };
-        Ok(Rotation {
+            unsafe { std::slice::from_raw_parts(angles.data().cast_const().cast(), angles.dimension(0)) };
+        Rotation {
             dims: usize::try_from(self.dims).unwrap_or(0),
             traditional: self.traditional,
             frequencies,
             offset: usize::try_from(self.offset).unwrap_or(0),
             scale: self.scale,
-        })
+        }
     }
 }
 
@@ -102,13 +102,14 @@ struct RmsNorm;
 
 impl Computation for RmsNorm {
     type Parameters = f32;
+    type Context = ();
     const NAME: &'static std::ffi::CStr = c"mlxcel rms norm";
 
-    unsafe fn compute(inputs: &[Operand], outputs: &[Operand], eps: &f32) -> std::result::Result<(), Fault> {
+    unsafe fn compute(inputs: &[Operand], outputs: &[Operand], eps: &f32, (): &()) -> std::result::Result<(), Fault> {
         let ([x, weight], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         // SAFETY: the operands are valid arrays, as the trait says.
-        unsafe { fitting(kernels::rms_norm(means, &x.rows()?, &weight.rows()?, *eps, &output(out, Addend::None)?)) }
+        unsafe { fitting(kernels::rms_norm(means, &x.rows()?, &weight.rows()?, *eps, &with_addend(out, Addend::None)?)) }
     }
 }
 
@@ -116,17 +117,19 @@ struct Gated;
 
 impl Computation for Gated {
     type Parameters = Gate;
+    type Context = ();
     const NAME: &'static std::ffi::CStr = c"mlxcel gated activation";
 
     unsafe fn compute(
         inputs: &[Operand],
         outputs: &[Operand],
         function: &Gate,
+        (): &(),
     ) -> std::result::Result<(), Fault> {
         let ([gate, up], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         // SAFETY: the operands are valid arrays, as the trait says.
-        unsafe { fitting(kernels::gated(means, *function, &gate.rows()?, &up.rows()?, &output(out, Addend::None)?)) }
+        unsafe { fitting(kernels::gated(means, *function, &gate.rows()?, &up.rows()?, &with_addend(out, Addend::None)?)) }
     }
 }
 
@@ -134,22 +137,24 @@ struct Rope;
 
 impl Computation for Rope {
     type Parameters = Turning;
+    type Context = ();
     const NAME: &'static std::ffi::CStr = c"mlxcel rotary embedding";
 
     unsafe fn compute(
         inputs: &[Operand],
         outputs: &[Operand],
         turning: &Turning,
+        (): &(),
     ) -> std::result::Result<(), Fault> {
         let ([x, angles], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         let heads = out.dimension(1);
-        // SAFETY: the operands are valid arrays, as the trait says; the angles are contiguous 32-bit floats, as was checked
-        // with the node and here.
+        // SAFETY: the operands are valid arrays, as the trait says; the angles are 32-bit floats, as was checked with the node.
         unsafe {
-            let rotation = turning.rotation(angles)?;
+            let rotation = turning.rotation(angles);
             let rows = x.rows_of(out.dimension(3))?;
-            fitting(kernels::rope(means, &rows, heads, &rotation, &output(out, Addend::None)?))
+            let to = HeadRows { step: out.dimension(2), first: 0 };
+            fitting(kernels::rope(means, &rows, heads, &rotation, &with_addend(out, Addend::None)?, to))
         }
     }
 }

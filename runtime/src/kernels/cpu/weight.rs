@@ -1,11 +1,14 @@
-//! Weights as inputs of a node: which arrays they are, and how they are found again.
+//! Weights in the form that kernels take, held beside the arrays that they are.
+//!
+//! Weights are the same in every step, so a node takes them as its context rather than as inputs: MLX need not look at
+//! them again each time.
 #![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
 
-use super::WRONG_ARRAYS;
-use super::node::{Fault, Operand, kernel_dtype};
+use super::node::kernel_dtype;
 use mlx_rs::{Array, Dtype};
 use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
-use mlxcel_kernels::{self as kernels, Addend, DenseWeight, Norm, Projection, QuantizedWeight, Scheme};
+use mlxcel_kernels::{DenseWeight, Norm, Projection, QuantizedWeight, Rows, Scheme, Weight};
+use std::sync::Mutex;
 
 /// The arrays of a linear layer or an embedding.
 #[derive(Debug, Clone, Copy)]
@@ -35,76 +38,108 @@ pub(crate) struct NormArrays<'a> {
     pub(crate) eps: f32,
 }
 
-/// How a linear layer lies among a node's inputs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Packing {
-    spec: Option<(QuantizationMode, u8, u8)>,
-    bias: bool,
+/// Arrays whose memory kernels read; kept, and never looked at again.
+#[derive(Debug, Default)]
+pub(super) struct Kept(#[expect(dead_code, reason = "kept alive")] Mutex<Vec<Array>>);
+
+impl Kept {
+    fn new(arrays: impl IntoIterator<Item = Array>) -> Self {
+        Self(Mutex::new(arrays.into_iter().collect()))
+    }
 }
 
-impl<'a> LinearArrays<'a> {
-    /// Rows of the weight: the width of the layer's result.
-    pub(super) fn width(&self) -> i32 {
-        match self.weight {
-            WeightArrays::Dense(weight) => weight.dim(0),
-            WeightArrays::Quantized { packed, .. } => packed.dim(0),
+/// A linear layer as kernels take it.
+#[derive(Debug)]
+pub(crate) struct HeldLinear {
+    pub(super) projection: Projection,
+    /// Elements of a row of activations.
+    pub(super) columns: i32,
+    /// Rows of the weight: the width of the result.
+    pub(super) width: i32,
+    /// The data type of weights, or of scales, that a product's data type is promoted to; absent where scales are bytes.
+    dtype: Option<Dtype>,
+    _kept: Kept,
+}
+
+/// A norm as kernels take it.
+#[derive(Debug)]
+pub(crate) struct HeldNorm {
+    pub(super) norm: Norm,
+    pub(super) columns: i32,
+    pub(super) dtype: Dtype,
+    _kept: Kept,
+}
+
+impl HeldLinear {
+    /// The layer, where the kernels serve it and its arrays are there, row after row.
+    pub(crate) fn new(arrays: LinearArrays<'_>) -> Option<Self> {
+        let bias = match arrays.bias {
+            Some(bias) => Some(row_of(bias)?),
+            None => None,
+        };
+        let mut kept: Vec<Array> = arrays.bias.into_iter().cloned().collect();
+        let (weight, columns, rows, dtype) = match arrays.weight {
+            WeightArrays::Dense(weight) => {
+                let &[rows, columns] = weight.shape() else { return None };
+                kept.push(weight.clone());
+                let data = data_of(weight)?;
+                // SAFETY: the array is kept beside the weight; it is there and lies row after row.
+                let dense = unsafe {
+                    DenseWeight::new(kernel_dtype(weight.dtype())?, data, usize::try_from(columns).ok()?)
+                };
+                (Weight::Dense(dense), columns, rows, Some(weight.dtype()))
+            }
+            WeightArrays::Quantized { packed, scales, biases, spec } => {
+                let &[rows, words] = packed.shape() else { return None };
+                kept.extend([packed, scales].into_iter().chain(biases).cloned());
+                let scheme = scheme(spec)?;
+                let columns = usize::try_from(words).ok()? * 32 / scheme.bits() as usize;
+                let (fields, scale_data) = (data_of(packed)?, data_of(scales)?);
+                // SAFETY: as above.
+                let (weight, dtype) = unsafe {
+                    match biases {
+                        Some(biases) if biases.dtype() == scales.dtype() => {
+                            let dtype = kernel_dtype(scales.dtype())?;
+                            let biases = data_of(biases)?;
+                            let weight =
+                                QuantizedWeight::affine(scheme, columns, fields, dtype, scale_data, biases);
+                            (weight?, Some(scales.dtype()))
+                        }
+                        Some(_) => return None,
+                        None => (QuantizedWeight::fp4(scheme, columns, fields, scale_data)?, None),
+                    }
+                };
+                (Weight::Quantized(weight), i32::try_from(columns).ok()?, rows, dtype)
+            }
+        };
+        let width = usize::try_from(rows).ok()?;
+        if arrays.bias.is_some_and(|bias| bias.shape() != [rows]) {
+            return None;
         }
+        let projection = Projection { weight, bias, width };
+        Some(Self { projection, columns, width: rows, dtype, _kept: Kept::new(kept) })
     }
 
     /// The data type of a product with activations of `x`, as MLX promotes it; `None` where the kernels do not serve it.
     pub(super) fn result_dtype(&self, x: Dtype) -> Option<Dtype> {
-        let with = match self.weight {
-            WeightArrays::Dense(weight) => weight.dtype(),
-            WeightArrays::Quantized { scales, biases: Some(_), .. } => scales.dtype(),
-            WeightArrays::Quantized { biases: None, .. } => x,
-        };
         kernel_dtype(x)?;
-        kernel_dtype(with)?;
-        self.bias.is_none_or(|bias| kernel_dtype(bias.dtype()).is_some()).then_some(())?;
-        Some(if x == with { with } else { Dtype::Float32 })
-    }
-
-    /// Whether the kernels serve activations of `columns`.
-    pub(super) fn takes(&self, columns: i32) -> bool {
-        let bias_fits = self.bias.is_none_or(|bias| bias.shape() == [self.width()]);
-        let weight_fits = match self.weight {
-            WeightArrays::Dense(weight) => weight.ndim() == 2 && weight.dim(1) == columns,
-            WeightArrays::Quantized { packed, biases, spec, .. } => {
-                let affine = spec.mode == QuantizationMode::Affine;
-                packed.ndim() == 2
-                    && affine == biases.is_some()
-                    && scheme(spec).is_some_and(|scheme| {
-                        usize::try_from(columns).is_ok_and(|columns| {
-                            columns.is_multiple_of(scheme.group_size())
-                                && usize::try_from(packed.dim(1))
-                                    .is_ok_and(|words| words * 4 == scheme.row_bytes(columns))
-                        })
-                    })
-            }
-        };
-        bias_fits && weight_fits
-    }
-
-    pub(super) fn packing(&self) -> Packing {
-        let byte = |number: u32| u8::try_from(number).unwrap_or(0);
-        let spec = match self.weight {
-            WeightArrays::Dense(_) => None,
-            WeightArrays::Quantized { spec, .. } => {
-                Some((spec.mode, byte(spec.bits), byte(spec.group_size)))
-            }
-        };
-        Packing { spec, bias: self.bias.is_some() }
-    }
-
-    /// Adds the layer's arrays to a node's inputs.
-    pub(super) fn append(&self, inputs: &mut Vec<&'a Array>) {
-        match self.weight {
-            WeightArrays::Dense(weight) => inputs.push(weight),
-            WeightArrays::Quantized { packed, scales, biases, .. } => {
-                inputs.extend([packed, scales].into_iter().chain(biases));
-            }
+        match self.dtype {
+            Some(dtype) if dtype != x => Some(Dtype::Float32),
+            _ => Some(x),
         }
-        inputs.extend(self.bias);
+    }
+}
+
+impl HeldNorm {
+    /// The norm, where the kernels serve it and its array is there.
+    pub(crate) fn new(arrays: NormArrays<'_>) -> Option<Self> {
+        let &[columns] = arrays.weight.shape() else { return None };
+        Some(Self {
+            norm: Norm { weight: row_of(arrays.weight)?, eps: arrays.eps },
+            columns,
+            dtype: arrays.weight.dtype(),
+            _kept: Kept::new([arrays.weight.clone()]),
+        })
     }
 }
 
@@ -117,68 +152,27 @@ fn scheme(spec: QuantizationSpec) -> Option<Scheme> {
     }
 }
 
-/// A node's inputs, taken one after the other in the order in which they were added.
-pub(super) struct Inputs<'a>(std::slice::Iter<'a, Operand>);
+/// A vector as one row. Whoever uses it keeps the array.
+fn row_of(array: &Array) -> Option<Rows> {
+    let &[columns] = array.shape() else { return None };
+    // SAFETY: the array is there, its elements one after the other, and is kept beside the result.
+    Some(unsafe { Rows::new(kernel_dtype(array.dtype())?, data_of(array)?, &[], usize::try_from(columns).ok()?) })
+}
 
-impl<'a> Inputs<'a> {
-    pub(super) fn new(inputs: &'a [Operand]) -> Self {
-        Self(inputs.iter())
-    }
-
-    pub(super) fn take(&mut self) -> Result<&'a Operand, Fault> {
-        self.0.next().ok_or(WRONG_ARRAYS)
-    }
-
-    /// # Safety
-    /// The operands are valid arrays; the result is used while they are lent.
-    pub(super) unsafe fn norm(&mut self, eps: f32) -> Result<Norm, Fault> {
-        // SAFETY: the caller's promise.
-        Ok(Norm { weight: unsafe { self.take()?.rows() }?, eps })
-    }
-
-    /// # Safety
-    /// The operands are valid arrays; the result is used while they are lent.
-    pub(super) unsafe fn projection(&mut self, packing: Packing) -> Result<Projection, Fault> {
-        let weight = self.take()?;
-        let width = weight.dimension(0);
-        // SAFETY: the caller's promise; each array is seen to lie row after row.
-        let weight = unsafe {
-            match packing.spec {
-                None => {
-                    let (dtype, data) = (weight.dtype()?, weight.contiguous()?);
-                    kernels::Weight::Dense(DenseWeight::new(dtype, data, weight.dimension(1)))
-                }
-                Some((mode, bits, group_size)) => {
-                    let spec = QuantizationSpec { mode, bits: bits.into(), group_size: group_size.into() };
-                    let scheme = scheme(spec).ok_or(WRONG_ARRAYS)?;
-                    let columns = weight.dimension(1) * 32 / scheme.bits() as usize;
-                    let (fields, scales) = (weight.contiguous()?, self.take()?);
-                    let weight = if mode == QuantizationMode::Affine {
-                        let (dtype, scales) = (scales.dtype()?, scales.contiguous()?);
-                        let biases = self.take()?.contiguous()?;
-                        QuantizedWeight::affine(scheme, columns, fields, dtype, scales, biases)
-                    } else {
-                        QuantizedWeight::fp4(scheme, columns, fields, scales.contiguous()?)
-                    };
-                    kernels::Weight::Quantized(weight.ok_or(WRONG_ARRAYS)?)
-                }
-            }
-        };
-        // SAFETY: the caller's promise.
-        let bias = if packing.bias { Some(unsafe { self.take()?.rows() }?) } else { None };
-        Ok(Projection { weight, bias, width })
-    }
-
-    /// What is added to a projection: its bias, or the residual that is the last input.
-    ///
-    /// # Safety
-    /// The operands are valid arrays; the result is used while they are lent.
-    pub(super) unsafe fn addend(&mut self, projection: &Projection) -> Result<Addend, Fault> {
-        match (&projection.bias, self.take().ok()) {
-            (Some(bias), _) => Ok(Addend::Bias(bias.clone())),
-            // SAFETY: the caller's promise.
-            (None, Some(residual)) => Ok(Addend::Residual(unsafe { residual.rows() }?)),
-            (None, None) => Ok(Addend::None),
+/// The memory of an array that has been evaluated and lies row after row.
+fn data_of(array: &Array) -> Option<*const u8> {
+    let (mut available, mut contiguous) = (false, false);
+    // SAFETY: each call reads the array's state; the last one the place of its memory, which is there.
+    unsafe {
+        let asked = mlx_sys::_mlx_array_is_available(&raw mut available, array.as_ptr());
+        if asked != 0 || !available {
+            return None;
         }
+        let asked = mlx_sys::_mlx_array_is_row_contiguous(&raw mut contiguous, array.as_ptr());
+        if asked != 0 || !contiguous {
+            return None;
+        }
+        let data = mlx_sys::mlx_array_data_uint8(array.as_ptr());
+        (!data.is_null()).then_some(data)
     }
 }
