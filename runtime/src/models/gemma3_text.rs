@@ -241,7 +241,8 @@ impl Config {
 
 impl Layer {
     fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache, positions: Positions) -> Result<Array> {
-        let attended = self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache, positions, None)?;
+        let attended =
+            self.self_attn.forward(&self.input_layernorm.forward(x)?, mask, cache, positions, None)?;
         let x = add_clipped(&positions.of(x)?, &self.post_attention_layernorm.forward(&attended)?)?;
         let fed = self.mlp.forward(&self.pre_feedforward_layernorm.forward(&x)?, None)?;
         add_clipped(&x, &self.post_feedforward_layernorm.forward(&fed)?)

@@ -126,7 +126,11 @@ impl Computation for QuantizedProduct {
     type Parameters = Packed;
     const NAME: &'static std::ffi::CStr = c"mlxcel quantized product";
 
-    unsafe fn compute(inputs: &[Operand], outputs: &[Operand], packed: &Packed) -> std::result::Result<(), Fault> {
+    unsafe fn compute(
+        inputs: &[Operand],
+        outputs: &[Operand],
+        packed: &Packed,
+    ) -> std::result::Result<(), Fault> {
         let ([x, weight, scales, rest @ ..], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         let spec = QuantizationSpec { mode: packed.mode, bits: packed.bits, group_size: packed.group_size };
