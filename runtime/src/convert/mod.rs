@@ -11,6 +11,7 @@
 //! Reading a checkpoint to run it is [`crate::checkpoint`]'s part.
 
 mod affine;
+mod ahead;
 pub mod architecture;
 mod encode;
 mod error;
