@@ -52,7 +52,7 @@ done
 [[ $budget =~ ^[0-9]{1,6}$ ]] || fail 64 "--budget-s is '$budget'; it must be a whole number of seconds"
 
 mkdir -p "$out" "$work" || fail 4 "cannot make $out or $work; name others"
-out=$(realpath "$out") work=$(realpath "$work") bin=$(realpath "$bin") mlx=$(realpath -m "${mlx:-$bin/mlx-cuda}")
+out=$(realpath "$out") work=$(realpath "$work") bin=$(realpath -m "$bin") mlx=$(realpath -m "${mlx:-$bin/mlx-cuda}")
 # The rows name the sources they come from: the sweep looks for them around the current folder.
 cd "$(dirname "$0")/.." || fail 4 "the checkout cannot be entered"
 for program in mlxcel mlxcel-bench; do
@@ -95,12 +95,12 @@ if [ -n "$missing" ]; then
 fi
 
 if $rehearse; then
-  shapes=(4 24) tokens=4 reps=1 comparisons=(--shape 4:4:1 --shape 24:4:1 --allow)
+  models=(rehearsal-1B-4bit rehearsal-8B-dense) shapes=(24 4) tokens=4 reps=1
+  comparisons=(--shape 24:4:1 --shape 4:4:1)
 else
-  shapes=(512 4096 8) tokens=128 reps=3
+  models=(Llama-3.2-1B-4bit Llama-3.1-8B-4bit Llama-3.1-8B-bf16) shapes=(512 4096 8) tokens=128 reps=3
   comparisons=(--shape 512:128:5 --shape 4096:128:4 --shape 8:128:5)
 fi
-models=(Llama-3.2-1B-4bit Llama-3.1-8B-4bit Llama-3.1-8B-bf16)
 
 left=() failed=()
 
@@ -157,6 +157,7 @@ PYTHON
 }
 
 rows() { # PROMPT_TOKENS
+  mkdir -p "$out/rows"
   bounded "$bin/mlxcel-bench" sweep all --models "$work/models" --no-dedup --prompt-tokens "$1" \
     --max-tokens "$tokens" --reps "$reps" --suffix "p$1" --out "$out/rows"
 }
@@ -168,7 +169,7 @@ compare() { # MODEL
 
 mkdir -p "$out/abba" "$work/models"
 step facts "$out/facts.txt" facts
-if [ ! -e "$out/facts.txt" ]; then
+if [ ${#failed[@]} -gt 0 ]; then
   fail 4 "the runtime or the GPU does not answer; what they said is above"
 fi
 for model in "${models[@]}"; do step "make $model" "$work/models/$model" make "$model"; done
