@@ -63,7 +63,7 @@ done
 libraries=$mlx/lib
 while IFS= read -r folder; do
   libraries+=:$folder
-  [ -f "$(dirname "$folder")/include/cuda_runtime.h" ] && headers=$(dirname "$folder")
+  [ -f "$(dirname "$folder")/include/cuda_runtime.h" ] && packaged=$(dirname "$folder")
 done < <("$python" - <<'PYTHON'
 import glob, site, sys
 folders = {*site.getsitepackages(), *(path for path in sys.path if path.endswith("site-packages"))}
@@ -71,8 +71,13 @@ print(*sorted(found for folder in folders for found in glob.glob(f"{folder}/nvid
 PYTHON
 )
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# MLX compiles kernels at run time, against the headers of the CUDA libraries.
-[ -n "${CUDA_HOME:-}${CUDA_PATH:-}" ] || [ -z "${headers:-}" ] || export CUDA_HOME=$headers
+# MLX compiles kernels at run time, against CUDA's headers. A toolkit has all of them.
+if [ -z "${CUDA_HOME:-}${CUDA_PATH:-}" ]; then
+  compiler=$(command -v nvcc) || compiler=
+  for toolkit in /usr/local/cuda ${compiler:+"$(dirname "$(dirname "$(realpath "$compiler")")")"} ${packaged:+"$packaged"}; do
+    [ ! -f "$toolkit/include/cuda_runtime.h" ] || { export CUDA_HOME=$toolkit && break; }
+  done
+fi
 export MLX_PTX_CACHE_DIR=$work/kernels
 mkdir -p "$MLX_PTX_CACHE_DIR"
 

@@ -30,6 +30,7 @@ from worker_client import Client, Event, WorkerFault
 
 FAULT = 4
 REFUSED = 2
+INTERRUPTED = 130
 ORDER = "ABBA"
 # Prompt tokens : generated tokens : blocks.
 SHAPES = ("8:64:5", "512:64:3", "2048:32:2")
@@ -224,6 +225,10 @@ def main() -> int:
     except WorkerFault as fault:
         print(f"error: {fault}", file=sys.stderr)
         return FAULT
+    except KeyboardInterrupt:
+        kept = f"; finished shapes are in {partial}" if partial is not None and partial.exists() else ""
+        print(f"interrupted{kept}", file=sys.stderr)
+        return INTERRUPTED
     record = {
         "schema_version": 1,
         "kind": "abba",
