@@ -62,6 +62,7 @@ done
 # Where the CUDA libraries and headers are.
 libraries=$mlx/lib
 while IFS= read -r folder; do
+  [ -n "$folder" ] || continue # an empty element would be the current folder
   libraries+=:$folder
   [ -f "$(dirname "$folder")/include/cuda_runtime.h" ] && packaged=$(dirname "$folder")
 done < <("$python" - <<'PYTHON'
