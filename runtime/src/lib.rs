@@ -7,6 +7,7 @@ mod blocks;
 mod cache;
 pub mod checkpoint;
 pub mod convert;
+pub mod device;
 pub mod generate;
 pub mod kernels;
 pub mod memory;

@@ -2,6 +2,7 @@
 
 use crate::cache::Cache;
 use crate::checkpoint::{LoadError, Weights};
+use crate::device;
 use crate::kernels;
 use crate::models::{self, Architecture};
 use mlx_rs::error::Exception;
@@ -102,6 +103,7 @@ impl LoadedModel {
     /// Loads the checkpoint in `dir`, telling `on_progress` the bytes read so far and in all.
     pub fn load(dir: &Path, on_progress: &mut dyn FnMut(u64, u64)) -> Result<Self, LoadError> {
         let kernels = kernels::cpu::setting()?.name();
+        device::check()?;
         let folder = CheckpointFolder::open(dir)?;
         models::check_model_type(&folder)?;
         let mut weights = Weights::open(&folder)?;

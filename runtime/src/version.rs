@@ -2,6 +2,7 @@
 //!
 //! Everything here comes from the running executable, never from the folder beside it.
 
+use crate::device::CudaInfo;
 use crate::kernels::mlx;
 use mlx_rs::{Device, DeviceType};
 use mlxcel_build_stamp::{BuildStamp, StampParseError};
@@ -67,6 +68,9 @@ pub struct MlxInfo {
     pub mlx_rs_version: Option<String>,
     /// Version of the C interface compiled in.
     pub mlx_c_version: String,
+    /// The GPU and the CUDA libraries; `None` on other backends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<CudaInfo>,
 }
 
 /// Everything that the running binary knows of itself.
@@ -97,6 +101,7 @@ impl MlxInfo {
             dir_override: mlx_sys::MLX_DIR_OVERRIDE.map(str::to_owned),
             mlx_rs_version: option_env!("MLXCEL_MLX_RS_VERSION").map(str::to_owned),
             mlx_c_version: mlx_sys::MLX_C_VERSION.to_owned(),
+            cuda: CudaInfo::of_loaded_libraries(),
         }
     }
 }

@@ -30,10 +30,13 @@ from worker_client import Client, Event, WorkerFault
 
 FAULT = 4
 REFUSED = 2
+INTERRUPTED = 130
 ORDER = "ABBA"
 # Prompt tokens : generated tokens : blocks.
 SHAPES = ("8:64:5", "512:64:3", "2048:32:2")
 FIRST_ORDINARY_ID = 300
+# Where the decode loop's time goes on the host: building the graph, handing it over, all else but waiting.
+LOOP_PARTS = ("build_nanos", "submit_nanos", "host_nanos")
 
 
 def parse_shape(text: str) -> tuple[int, int, int]:
@@ -83,7 +86,8 @@ def compare(ours: Client, theirs: Client, shape: tuple[int, int, int], vocab_siz
         sums = {"A": [0.0, 0.0], "B": [0.0, 0.0]}
         for side in ORDER:
             event = sides[side].generate(block, ids, max_tokens)
-            samples.append({"side": side, "block": block, **event["sample"]})
+            parts = {part: event.get(part) for part in LOOP_PARTS if part not in event["sample"]}
+            samples.append({"side": side, "block": block, **event["sample"], **parts})
             for index, value in enumerate(prefill_and_decode(event)):
                 sums[side][index] += value
             print(f"{prompt_tokens:>6} block {block}/{blocks} {side}", file=sys.stderr)
@@ -104,10 +108,11 @@ def compare(ours: Client, theirs: Client, shape: tuple[int, int, int], vocab_siz
         times = [prefill_and_decode({"sample": sample}) for sample in own]
         result[f"{name}_prefill_ms"] = spread([prefill / 1e6 for prefill, _ in times])
         result[f"{name}_decode_ms_per_step"] = spread([decode / 1e6 / (max_tokens - 1) for _, decode in times])
-        host = [sample["host_nanos"] for sample in own if sample["host_nanos"] is not None]
-        result[f"{name}_host_us_per_step"] = (
-            spread([nanos / 1e3 / (max_tokens - 1) for nanos in host]) if host else None
-        )
+        for part in LOOP_PARTS:
+            known = [sample[part] for sample in own if sample[part] is not None]
+            result[f"{name}_{part.removesuffix('_nanos')}_us_per_step"] = (
+                spread([nanos / 1e3 / (max_tokens - 1) for nanos in known]) if known else None
+            )
     result["samples"] = samples
     return result
 
@@ -157,15 +162,19 @@ def table(results: list[dict[str, Any]]) -> str:
     def cell(value: dict[str, float]) -> str:
         return f"{value['median']:.2f}x ({value['min']:.2f} to {value['max']:.2f})"
 
+    def loop(result: dict[str, Any], name: str) -> str:
+        parts = [result[f"{name}_{part.removesuffix('_nanos')}_us_per_step"] for part in LOOP_PARTS]
+        return "/".join("?" if part is None else format(part["median"], ".0f") for part in parts)
+
     lines = [
-        f"{'prompt':>6}  {'prefill, ours/mlx-lm':<26}{'decode, ours/mlx-lm':<26}ours ms/step  theirs  host us/step"
+        f"{'prompt':>6}  {'prefill, ours/mlx-lm':<26}{'decode, ours/mlx-lm':<26}ours ms/step  theirs  "
+        f"{'build/submit/other us/step':>26}  theirs"
     ]
     for result in results:
         ours, theirs = (result[f"{name}_decode_ms_per_step"]["median"] for name in ("ours", "theirs"))
-        host = result["ours_host_us_per_step"]
         lines.append(
             f"{result['prompt_tokens']:>6}  {cell(result['prefill_ratio']):<26}{cell(result['decode_ratio']):<26}"
-            f"{ours:>12.2f}{theirs:>8.2f}  {'unknown' if host is None else format(host['median'], '.1f'):>12}"
+            f"{ours:>12.2f}{theirs:>8.2f}  {loop(result, 'ours'):>26}  {loop(result, 'theirs')}"
         )
     return "\n".join(lines)
 
@@ -216,6 +225,10 @@ def main() -> int:
     except WorkerFault as fault:
         print(f"error: {fault}", file=sys.stderr)
         return FAULT
+    except KeyboardInterrupt:
+        kept = f"; finished shapes are in {partial}" if partial is not None and partial.exists() else ""
+        print(f"interrupted{kept}", file=sys.stderr)
+        return INTERRUPTED
     record = {
         "schema_version": 1,
         "kind": "abba",

@@ -253,7 +253,13 @@ mod tests {
             started_at: None,
             finish: None,
         };
-        Generated { sample, tokens: tokens.to_vec(), prompt_sha256: "p".to_owned() }
+        Generated {
+            sample,
+            tokens: tokens.to_vec(),
+            prompt_sha256: "p".to_owned(),
+            build_nanos: None,
+            submit_nanos: None,
+        }
     }
 
     fn session(cut: Option<(Stage, Cut)>, ending: impl Into<Option<Ending>>) -> Session {

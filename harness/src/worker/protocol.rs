@@ -158,6 +158,12 @@ pub struct Generated {
     pub tokens: Vec<u32>,
     /// SHA-256 over the token ids of the prompt that was run, as little-endian 32-bit words.
     pub prompt_sha256: String,
+    /// Time of the decode loop spent building graphs, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_nanos: Option<u64>,
+    /// Time of the decode loop spent submitting them, in nanoseconds. MLX blocks there while its queue is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submit_nanos: Option<u64>,
 }
 
 /// Something did not work.

@@ -55,6 +55,7 @@ pub fn identity() -> anyhow::Result<RuntimeIdentity> {
 /// When the protocol cannot be spoken; failures of the work itself are events.
 pub fn run() -> anyhow::Result<Exit> {
     die_with_parent();
+    mlxcel::device::check()?;
     let mut speaker =
         Speaker::reserve_stdout().context("the standard output cannot be reserved for the protocol")?;
     let requests = listen().context("the standard input cannot be read")?;
@@ -163,7 +164,7 @@ impl Served {
             }
         };
         let model = LoadedModel::load(path, &mut tell).map_err(|error| {
-            let kind = if matches!(error, LoadError::Mlx { .. }) {
+            let kind = if matches!(error, LoadError::Mlx { .. } | LoadError::Device(_)) {
                 FailureKind::Other
             } else {
                 FailureKind::BadInput
@@ -229,6 +230,8 @@ impl Served {
         Ok(Event::Generated(Generated {
             sample: sample(request.rep, started_at, &generation),
             prompt_sha256: tokens_sha256(&prompt),
+            build_nanos: Some(generation.build_nanos),
+            submit_nanos: Some(generation.submit_nanos),
             tokens: generation.tokens,
         }))
     }

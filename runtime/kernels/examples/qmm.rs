@@ -28,7 +28,11 @@ fn main() {
         let o = t.output(n, Addend::None);
         let d = w.weight();
         let s = best(|| assert!(products(means, &x.rows(k), &[(Weight::Quantized(d), &o)])));
-        println!("{n}x{k}: {:.1} GB/s of fields, {:.1} ns a row", (n * scheme.row_bytes(k)) as f64 / s / 1e9, s * 1e9 / n as f64);
+        println!(
+            "{n}x{k}: {:.1} GB/s of fields, {:.1} ns a row",
+            (n * scheme.row_bytes(k)) as f64 / s / 1e9,
+            s * 1e9 / n as f64
+        );
     }
     if std::env::args().nth(1).is_some() {
         return;
@@ -41,10 +45,26 @@ fn main() {
             let o = t.output(n, Addend::None);
             let d = unsafe { DenseWeight::new(dtype, w.pointer(), k) };
             let s = best(|| assert!(products(means, &x.rows(k), &[(Weight::Dense(d), &o)])));
-            println!("dense {dtype:?} m {m}: {:.1} GB/s {:.1} GFLOP/s", (n * k * dtype.bytes()) as f64 / s / 1e9, 2.0 * (m * n * k) as f64 / s / 1e9);
+            println!(
+                "dense {dtype:?} m {m}: {:.1} GB/s {:.1} GFLOP/s",
+                (n * k * dtype.bytes()) as f64 / s / 1e9,
+                2.0 * (m * n * k) as f64 / s / 1e9
+            );
         }
     }
-    for scheme in [Scheme::affine(4, 64), Scheme::affine(4, 32), Scheme::affine(8, 64), Scheme::affine(2, 64), Scheme::affine(3, 64), Scheme::affine(6, 64), Some(Scheme::MXFP4), Some(Scheme::NVFP4)].into_iter().flatten() {
+    for scheme in [
+        Scheme::affine(4, 64),
+        Scheme::affine(4, 32),
+        Scheme::affine(8, 64),
+        Scheme::affine(2, 64),
+        Scheme::affine(3, 64),
+        Scheme::affine(6, 64),
+        Some(Scheme::MXFP4),
+        Some(Scheme::NVFP4),
+    ]
+    .into_iter()
+    .flatten()
+    {
         let w = Quantized::random(scheme, Dtype::Bf16, n, k, &mut random);
         for m in [1, 4, 16, 64, 512] {
             let x = Floats::random(Dtype::Bf16, m * k, &mut random);
@@ -52,7 +72,11 @@ fn main() {
             let o = t.output(n, Addend::None);
             let d = w.weight();
             let s = best(|| assert!(products(means, &x.rows(k), &[(Weight::Quantized(d), &o)])));
-            println!("{scheme:?} m {m}: {:.1} GB/s {:.1} GFLOP/s", (n * scheme.row_bytes(k)) as f64 / s / 1e9, 2.0 * (m * n * k) as f64 / s / 1e9);
+            println!(
+                "{scheme:?} m {m}: {:.1} GB/s {:.1} GFLOP/s",
+                (n * scheme.row_bytes(k)) as f64 / s / 1e9,
+                2.0 * (m * n * k) as f64 / s / 1e9
+            );
         }
     }
 }

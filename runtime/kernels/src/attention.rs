@@ -122,7 +122,9 @@ pub unsafe fn attention(
         means.pool.run(rows * blocks, &|piece| {
             scratch::with(&PIECE, Block::floats(means.isa, queries.dim), |memory| {
                 // SAFETY: each piece writes its own rows of the output.
-                unsafe { means.isa.run(Block { call: &call, row: piece / blocks, block: piece % blocks, memory }) };
+                unsafe {
+                    means.isa.run(Block { call: &call, row: piece / blocks, block: piece % blocks, memory })
+                };
             });
         });
     }
@@ -244,7 +246,8 @@ impl One<'_> {
             }
             for at in whole..dim {
                 for (index, score) in scores.iter().enumerate() {
-                    sum[at] += score * E::to_f32(*call.values.row::<E>(batch, shared_head, first + index).add(at));
+                    sum[at] +=
+                        score * E::to_f32(*call.values.row::<E>(batch, shared_head, first + index).add(at));
                 }
             }
             let sum = &sum[..dim];

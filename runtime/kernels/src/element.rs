@@ -74,14 +74,9 @@ macro_rules! element {
 element!(F32, f32, load, store, |value| value, |value| value);
 element!(F16, u16, load_f16, store_f16, |bits| f16::from_bits(bits).to_f32(), |value| f16::from_f32(value)
     .to_bits());
-element!(
-    Bf16,
-    u16,
-    load_bf16,
-    store_bf16,
-    |bits| f32::from_bits(u32::from(bits) << 16),
-    |value| bf16::from_f32(value).to_bits()
-);
+element!(Bf16, u16, load_bf16, store_bf16, |bits| f32::from_bits(u32::from(bits) << 16), |value| {
+    bf16::from_f32(value).to_bits()
+});
 
 /// Calls a function or builds an expression with `$type` standing for the element type of `$dtype`.
 macro_rules! with_element {

@@ -138,9 +138,11 @@ pub unsafe fn attention_inputs(
         });
         // SAFETY: every part of the memory has one use at a time: written by one step, read by the next.
         unsafe {
-            let mut good = rms_norm(means, x, &norm.weight, norm.eps, &normed.output(x.columns, Addend::None));
-            let to = [0, 1, 2]
-                .map(|index| projected[index].output(projected[index].columns, bias_of(&parts[index].projection)));
+            let mut good =
+                rms_norm(means, x, &norm.weight, norm.eps, &normed.output(x.columns, Addend::None));
+            let to = [0, 1, 2].map(|index| {
+                projected[index].output(projected[index].columns, bias_of(&parts[index].projection))
+            });
             if first_query == 0 {
                 let jobs = [0, 1, 2].map(|index| (parts[index].projection.weight, &to[index]));
                 good &= products(means, &normed.rows(), &jobs);
@@ -230,8 +232,7 @@ pub fn gated_mlp(
             unsafe {
                 let x = x.stretch(first, rows);
                 good &= rms_norm(means, &x, &norm.weight, norm.eps, &normed.output(x.columns, Addend::None));
-                let (gate_out, up_out) =
-                    (gates.output(width, bias_of(gate)), ups.output(width, bias_of(up)));
+                let (gate_out, up_out) = (gates.output(width, bias_of(gate)), ups.output(width, bias_of(up)));
                 let jobs = [(gate.weight, &gate_out), (up.weight, &up_out)];
                 good &= products(means, &normed.rows(), &jobs);
                 let gated_out = gates.output(width, Addend::None);

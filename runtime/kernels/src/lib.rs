@@ -28,9 +28,7 @@ pub use attention::{Heads, Sight, attention};
 pub use element::Dtype;
 pub use layer::{HeadsOf, HeadsOutput, Norm, Projection, attention_inputs, attention_output, gated_mlp};
 pub use pool::Pool;
-pub use product::{
-    Addend, DenseWeight, Means, Output, Rows, SMALL_ROWS, Weight, Width, products,
-};
+pub use product::{Addend, DenseWeight, Means, Output, Rows, SMALL_ROWS, Weight, Width, products};
 pub use quantized::{QuantizedWeight, Scheme};
 pub use row_wise::{Gate, HeadRows, Rotation, gated, rms_norm, rope};
 pub use simd::Isa;

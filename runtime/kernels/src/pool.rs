@@ -80,10 +80,7 @@ impl Pool {
         let started = (1..threads.get())
             .filter(|index| {
                 let shared = Arc::clone(&shared);
-                thread::Builder::new()
-                    .name(format!("kernel-{index}"))
-                    .spawn(move || shared.work())
-                    .is_ok()
+                thread::Builder::new().name(format!("kernel-{index}")).spawn(move || shared.work()).is_ok()
             })
             .count();
         Self { shared, busy: AtomicBool::new(false), workers: started }
@@ -106,7 +103,9 @@ impl Pool {
         // and counts itself into `inside` there; below, the job is taken out under the same lock, and then `inside` is
         // waited for. So no worker uses the pointer after this function returns.
         let body_pointer = Body(unsafe {
-            std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(body)
+            std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(
+                body,
+            )
         });
         *lock(&self.shared.job) = Some(Job { progress: Arc::clone(&progress), body: body_pointer, pieces });
         self.shared.epoch.fetch_add(1, Ordering::SeqCst);
@@ -288,9 +287,11 @@ mod tests {
     fn a_job_inside_a_job_is_computed_by_its_caller() {
         let pool = Pool::new(threads(2));
         let sum = AtomicUsize::new(0);
-        pool.run(3, &|_| pool.run(3, &|piece| {
-            sum.fetch_add(piece, Ordering::Relaxed);
-        }));
+        pool.run(3, &|_| {
+            pool.run(3, &|piece| {
+                sum.fetch_add(piece, Ordering::Relaxed);
+            })
+        });
         assert_eq!(sum.into_inner(), 9);
     }
 }

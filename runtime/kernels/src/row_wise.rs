@@ -234,7 +234,17 @@ pub fn rope(
                     for head in 0..heads {
                         let (from, row) = (position * heads + head, head * to.step + to.first + position);
                         // SAFETY: each piece writes its own rows of the output.
-                        unsafe { means.isa.run(Turn { x, from, to: row, turns, rotation, out, memory: &mut *memory }) };
+                        unsafe {
+                            means.isa.run(Turn {
+                                x,
+                                from,
+                                to: row,
+                                turns,
+                                rotation,
+                                out,
+                                memory: &mut *memory,
+                            })
+                        };
                     }
                 }
             });

@@ -28,7 +28,11 @@ pub(crate) const fn lines(floats: usize) -> usize {
 
 /// Calls `body` with `floats` floats of whatever value, on a cache-line boundary. Within another use of the same
 /// scratch, with new memory.
-pub(crate) fn with<R>(key: &'static LocalKey<Scratch>, floats: usize, body: impl FnOnce(&mut [f32]) -> R) -> R {
+pub(crate) fn with<R>(
+    key: &'static LocalKey<Scratch>,
+    floats: usize,
+    body: impl FnOnce(&mut [f32]) -> R,
+) -> R {
     key.with(|scratch| match scratch.0.try_borrow_mut() {
         Ok(mut lines) => body(as_floats(&mut lines, floats)),
         Err(_) => body(as_floats(&mut Vec::new(), floats)),

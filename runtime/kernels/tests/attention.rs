@@ -33,7 +33,13 @@ fn seen(sight: Sight, shape: &Shape, query: usize) -> std::ops::Range<usize> {
     }
 }
 
-fn run(means: Means<'_>, shape: &Shape, sight: Sight, dtype: Dtype, seed: u64) -> (Vec<f64>, Vec<f64>, Vec<u32>) {
+fn run(
+    means: Means<'_>,
+    shape: &Shape,
+    sight: Sight,
+    dtype: Dtype,
+    seed: u64,
+) -> (Vec<f64>, Vec<f64>, Vec<u32>) {
     let mut random = Random(seed);
     let capacity = shape.keys + 3;
     let queries = Floats::random(dtype, shape.heads * shape.queries * shape.dim, &mut random);
@@ -60,7 +66,9 @@ fn run(means: Means<'_>, shape: &Shape, sight: Sight, dtype: Dtype, seed: u64) -
         let shared = head / (shape.heads / shape.key_heads);
         for query in 0..shape.queries {
             let q = &queries.values[(head * shape.queries + query) * shape.dim..][..shape.dim];
-            let row = |floats: &Floats, key: usize| floats.values[(shared * capacity + key) * shape.dim..][..shape.dim].to_vec();
+            let row = |floats: &Floats, key: usize| {
+                floats.values[(shared * capacity + key) * shape.dim..][..shape.dim].to_vec()
+            };
             let range = seen(sight, shape, query);
             let scores: Vec<f64> = range
                 .clone()
@@ -70,7 +78,8 @@ fn run(means: Means<'_>, shape: &Shape, sight: Sight, dtype: Dtype, seed: u64) -
             let total: f64 = scores.iter().map(|score| (score - most).exp()).sum();
             for (key, score) in range.zip(&scores) {
                 for (at, value) in row(&values, key).iter().enumerate() {
-                    expected[(query * shape.heads + head) * shape.dim + at] += (score - most).exp() / total * value;
+                    expected[(query * shape.heads + head) * shape.dim + at] +=
+                        (score - most).exp() / total * value;
                 }
             }
         }

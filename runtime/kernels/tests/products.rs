@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
 fn schemes() -> Vec<Scheme> {
-    let affine = [2, 3, 4, 5, 6, 8]
-        .into_iter()
-        .flat_map(|bits| [32, 64, 128].map(|group| Scheme::affine(bits, group).expect("OK because it is served")));
+    let affine = [2, 3, 4, 5, 6, 8].into_iter().flat_map(|bits| {
+        [32, 64, 128].map(|group| Scheme::affine(bits, group).expect("OK because it is served"))
+    });
     affine.chain([Scheme::MXFP4, Scheme::NVFP4]).collect()
 }
 

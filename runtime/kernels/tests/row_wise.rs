@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Floats, Random, Target};
-use mlxcel_kernels::{Addend, Dtype, Gate, HeadRows, Isa, Means, Pool, Rotation, Width, gated, rms_norm, rope};
+use mlxcel_kernels::{
+    Addend, Dtype, Gate, HeadRows, Isa, Means, Pool, Rotation, Width, gated, rms_norm, rope,
+};
 use proptest::prelude::*;
 
 fn means(isa: Isa) -> Means<'static> {
@@ -107,7 +109,13 @@ fn a_number_that_is_none_stays_none() {
         let gate = Floats::new(Dtype::F32, [f32::NAN; 40]);
         let up = Floats::new(Dtype::F32, [1.0; 40]);
         let mut target = Target::new(Dtype::F32, 40);
-        assert!(gated(means(isa), Gate::Silu, &gate.rows(40), &up.rows(40), &target.output(40, Addend::None)));
+        assert!(gated(
+            means(isa),
+            Gate::Silu,
+            &gate.rows(40),
+            &up.rows(40),
+            &target.output(40, Addend::None)
+        ));
         assert!(target.values().iter().all(|value| value.is_nan()), "{isa}");
     }
 }

@@ -17,7 +17,9 @@ pub(crate) fn compile(manifest_dir: &Path, mlx_include: &Path) -> Result<(), Str
         .filter(|path| path.extension().is_some_and(|suffix| suffix == "cpp"))
         .collect();
     files.sort();
-    files.extend(["compat/compat.cpp", "compat/primitive.cpp"].map(|file| manifest_dir.join(file)));
+    files.extend(
+        ["compat/compat.cpp", "compat/cuda.cpp", "compat/primitive.cpp"].map(|file| manifest_dir.join(file)),
+    );
     cc::Build::new()
         .cpp(true)
         .std("c++20")

@@ -43,6 +43,16 @@ unsafe extern "C" {
         reused: *const ::std::os::raw::c_int,
         stream: mlx_stream,
     ) -> ::std::os::raw::c_int;
+    /// The value of the loaded function `size_t name(void)`; -1 without it.
+    pub fn mlxcel_version_returned(name: *const ::std::os::raw::c_char) -> i64;
+    /// What the loaded function `int name(int*)` writes; -1 without it or when it fails.
+    pub fn mlxcel_version_written(name: *const ::std::os::raw::c_char) -> i64;
+    /// Version of the loaded CUDA run-time compiler, as 1000 * major + minor; -1 without one.
+    pub fn mlxcel_nvrtc_version() -> i64;
+    /// The CUDA driver's answer to `cuInit`; 0 when it is ready, -1 without its library.
+    pub fn mlxcel_cuda_init() -> i64;
+    /// The driver's words for an error code; null when it has none. Owned by the driver.
+    pub fn mlxcel_cuda_error(code: i64) -> *const ::std::os::raw::c_char;
 }
 
 /// What a node computes and what it keeps.
@@ -85,5 +95,7 @@ pub const PINNED_MLX_VERSION: &str = env!("MLXCEL_PINNED_MLX_VERSION");
 pub const PINNED_MLX_TAG: &str = env!("MLXCEL_PINNED_MLX_TAG");
 /// The version of mlx-c whose sources were compiled in.
 pub const MLX_C_VERSION: &str = env!("MLXCEL_MLX_C_VERSION");
+/// Whether the build that is linked computes on NVIDIA GPUs.
+pub const FOR_CUDA: bool = cfg!(feature = "cuda");
 /// The folder linked instead of the pinned release, where `MLXCEL_MLX_DIR` was set for the build.
 pub const MLX_DIR_OVERRIDE: Option<&str> = option_env!("MLXCEL_LINKED_MLX_DIR");

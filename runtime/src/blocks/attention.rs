@@ -90,8 +90,7 @@ impl Attention {
         let shape = [1, self.key_value_heads, x.dim(1), self.head_dim];
         let (keys, values) = cache.with_room_for(&shape, x.dtype())?;
         let room = Some((&keys, &values, cache.offset()));
-        let Some([queries, keys, values]) =
-            cpu::attention_inputs(x, held, skipped, turning, angles, room)?
+        let Some([queries, keys, values]) = cpu::attention_inputs(x, held, skipped, turning, angles, room)?
         else {
             cache.keep(keys, values, 0);
             return Ok(None);

@@ -17,7 +17,6 @@ pub(crate) struct Linear {
 /// Weights as kernels of our own take them, found when they are first used; `None` where those do not serve them.
 pub(crate) type Held<T> = OnceLock<Option<Arc<T>>>;
 
-
 /// The weight of a linear layer or an embedding.
 #[derive(Debug)]
 pub(crate) enum Weight {

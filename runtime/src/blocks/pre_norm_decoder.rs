@@ -35,8 +35,7 @@ pub(crate) struct PreNormLayer {
 impl PreNormLayer {
     fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache, positions: Positions) -> Result<Array> {
         let residual = positions.of(x)?;
-        let x =
-            self.self_attn.forward(&self.input_layernorm, x, mask, cache, positions, Some(&residual))?;
+        let x = self.self_attn.forward(&self.input_layernorm, x, mask, cache, positions, Some(&residual))?;
         self.mlp.forward(&self.post_attention_layernorm, &x, Some(&x))
     }
 }

@@ -140,8 +140,8 @@ impl Rope {
             }
             Scaling::Yarn(scheme) => {
                 let (frequencies, input_scale) = scheme.frequencies(dims, config.theta)?;
-                let input_scale = ((input_scale - 1.0).abs() > f64::EPSILON)
-                    .then(|| Array::from_f32(narrow(input_scale)));
+                let input_scale =
+                    ((input_scale - 1.0).abs() > f64::EPSILON).then(|| Array::from_f32(narrow(input_scale)));
                 Self { input_scale, ..plain(Frequencies::Table(table(&frequencies))) }
             }
         })
@@ -197,7 +197,8 @@ impl Frequencies {
         match self {
             Self::Base { base, .. } => {
                 let step = base.ln() / narrow(f64::from(pairs));
-                let angles: Vec<f32> = (0..pairs).map(|pair| (narrow(f64::from(-pair)) * step).exp()).collect();
+                let angles: Vec<f32> =
+                    (0..pairs).map(|pair| (narrow(f64::from(-pair)) * step).exp()).collect();
                 Array::from_slice(&angles, &[pairs])
             }
             Self::Table(table) => {

@@ -5,8 +5,9 @@ mod weights;
 pub(crate) use weights::Weights;
 pub use weights::{TensorProblem, TensorProblems};
 
-use mlx_rs::error::Exception;
+use crate::device::DeviceError;
 use crate::kernels::cpu::SettingError;
+use mlx_rs::error::Exception;
 use mlxcel_catalog::config::CONFIG_FILE;
 use mlxcel_catalog::folder::{CheckpointError, CheckpointFolder};
 use serde::de::DeserializeOwned;
@@ -64,6 +65,9 @@ pub enum LoadError {
         /// All of them.
         problems: TensorProblems,
     },
+    /// There is no device to load it onto.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// MLX could not read the weights, most often for lack of memory.
     #[error("{}: MLX could not load the weights: {source}", path.display())]
     Mlx {

@@ -33,6 +33,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     writeln!(out, "libmlx SHA-256  {}", info.mlx.library_sha256.clone().unwrap_or_else(unknown))?;
     writeln!(out, "mlx-rs          {}", info.mlx.mlx_rs_version.clone().unwrap_or_else(unknown))?;
     writeln!(out, "mlx-c           {}", info.mlx.mlx_c_version)?;
+    if let Some(cuda) = &info.mlx.cuda {
+        writeln!(out, "GPU             {}", cuda.device_name.clone().unwrap_or_else(unknown))?;
+        writeln!(out, "CUDA of driver  {}", cuda.driver_cuda_version.clone().unwrap_or_else(unknown))?;
+        writeln!(out, "NVRTC           {}", cuda.nvrtc_version.clone().unwrap_or_else(unknown))?;
+        writeln!(out, "cuDNN           {}", cuda.cudnn_version.clone().unwrap_or_else(unknown))?;
+    }
     writeln!(out, "binary SHA-256  {}", info.executable_sha256.unwrap_or_else(unknown))?;
     Ok(())
 }

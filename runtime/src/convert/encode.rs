@@ -79,35 +79,70 @@ pub(super) fn encode(
     tensor: &str,
     out: &mut Vec<u8>,
 ) -> Result<f32, ConvertError> {
+    out.reserve(values.len().saturating_mul(usize::try_from(dtype.dtype().bytes()).unwrap_or(1)));
+    match dtype {
+        FloatDtype::F32 => {
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            Ok(0.0)
+        }
+        FloatDtype::F16 => encode_as(values, dtype, rounding, tensor, |value| {
+            let half = f16::from_f32(value);
+            out.extend_from_slice(&half.to_le_bytes());
+            half.to_f32()
+        }),
+        FloatDtype::Bf16 => encode_as(values, dtype, rounding, tensor, |value| {
+            let half = bf16::from_f32(value);
+            out.extend_from_slice(&half.to_le_bytes());
+            half.to_f32()
+        }),
+    }
+}
+
+/// Replaces `values` by the nearest ones of `dtype`. A finite value that would become infinite is an error.
+pub(super) fn round(values: &mut [f32], dtype: FloatDtype, tensor: &str) -> Result<(), ConvertError> {
+    for value in values {
+        let rounded = dtype.round(*value);
+        if value.is_finite() && !rounded.is_finite() {
+            return Err(out_of_range(tensor, *value, dtype));
+        }
+        *value = rounded;
+    }
+    Ok(())
+}
+
+fn out_of_range(tensor: &str, value: f32, dtype: FloatDtype) -> ConvertError {
+    ConvertError::OutOfRange { tensor: tensor.to_owned(), value, dtype: dtype.dtype() }
+}
+
+/// Puts every value through `put`, which gives back what was kept of it, and watches the difference.
+fn encode_as(
+    values: &[f32],
+    dtype: FloatDtype,
+    rounding: Rounding,
+    tensor: &str,
+    mut put: impl FnMut(f32) -> f32,
+) -> Result<f32, ConvertError> {
     let mut largest = 0.0_f32;
     for &value in values {
-        let rounded = dtype.round(value);
-        if value.is_finite() {
-            if !rounded.is_finite() {
-                return Err(ConvertError::OutOfRange {
-                    tensor: tensor.to_owned(),
-                    value,
-                    dtype: dtype.dtype(),
-                });
-            }
-            let difference = (rounded - value).abs();
-            if difference > 0.0 && rounding == Rounding::Refused {
-                let remedy =
-                    if FloatDtype::F16.round(value).to_bits() == value.to_bits() { "f16" } else { "f32" };
-                return Err(ConvertError::Inexact {
-                    tensor: tensor.to_owned(),
-                    value,
-                    dtype: dtype.dtype(),
-                    remedy,
-                });
-            }
-            largest = largest.max(difference);
+        let rounded = put(value);
+        if !value.is_finite() {
+            continue;
         }
-        match dtype {
-            FloatDtype::F32 => out.extend_from_slice(&value.to_le_bytes()),
-            FloatDtype::F16 => out.extend_from_slice(&f16::from_f32(value).to_le_bytes()),
-            FloatDtype::Bf16 => out.extend_from_slice(&bf16::from_f32(value).to_le_bytes()),
+        if !rounded.is_finite() {
+            return Err(out_of_range(tensor, value, dtype));
         }
+        let difference = (rounded - value).abs();
+        if difference > 0.0 && rounding == Rounding::Refused {
+            let remedy =
+                if FloatDtype::F16.round(value).to_bits() == value.to_bits() { "f16" } else { "f32" };
+            return Err(ConvertError::Inexact {
+                tensor: tensor.to_owned(),
+                value,
+                dtype: dtype.dtype(),
+                remedy,
+            });
+        }
+        largest = largest.max(difference);
     }
     Ok(largest)
 }

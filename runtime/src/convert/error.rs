@@ -17,6 +17,9 @@ pub enum ConvertError {
     /// The GGUF file cannot be used.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+    /// There is no device to quantize on.
+    #[error(transparent)]
+    Device(#[from] crate::device::DeviceError),
     /// The checkpoint folder cannot be used.
     #[error(transparent)]
     Checkpoint(#[from] mlxcel_catalog::folder::CheckpointError),

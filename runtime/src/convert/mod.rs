@@ -11,6 +11,7 @@
 //! Reading a checkpoint to run it is [`crate::checkpoint`]'s part.
 
 mod affine;
+mod ahead;
 pub mod architecture;
 mod encode;
 mod error;
@@ -49,6 +50,10 @@ pub fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<ConvertReport, ConvertError> {
     request.check()?;
+    if let OutputMode::Quantized(_) = request.mode {
+        // MLX quantizes, on its device.
+        crate::device::check()?;
+    }
     writer::check_target(&request.output)?;
     let Prepared { source, mut config, shape, default_dtype, tokenizer, extra_files, mut warnings } =
         prepare::prepare(request)?;

@@ -87,6 +87,17 @@ pub(super) trait TensorSource {
         rows: Range<usize>,
         out: &mut Vec<u8>,
     ) -> Result<(), ConvertError>;
+
+    /// The source as one that several threads can take rows from at once, where it is one.
+    fn maker(&self) -> Option<&dyn RowMaker> {
+        None
+    }
+}
+
+/// Rows that are made, not read.
+pub(super) trait RowMaker: Sync {
+    /// Makes rows of the tensor at `index`, in place of what `out` held.
+    fn make_rows(&self, index: usize, rows: Range<usize>, out: &mut Vec<f32>);
 }
 
 /// Compares the tensors found (name and shape) with the expected ones. `name_of` says which name of an expected tensor

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::architecture::{Architecture, ModelShape};
 use super::error::ConvertError;
 use super::layout::{Role, expected_tensors};
-use super::source::{InputTensor, Stored, TensorSource};
+use super::source::{InputTensor, RowMaker, Stored, TensorSource};
 
 /// The field of `config.json` that marks a synthetic checkpoint.
 pub const MARK: &str = "mlxcel_synthetic";
@@ -120,22 +120,32 @@ impl TensorSource for SyntheticSource {
         rows: Range<usize>,
         out: &mut Vec<f32>,
     ) -> Result<(), ConvertError> {
-        out.clear();
-        let Some(tensor) = self.tensors.get(index) else { return Ok(()) };
-        let row = tensor.row_elements();
-        if tensor.role == Role::Norm {
-            out.resize(rows.len() * row, self.norm);
-            return Ok(());
-        }
-        let key = split_mix(self.seed ^ hash(&tensor.name), 1);
-        let positions = rows.start as u64 * row as u64..rows.end as u64 * row as u64;
-        out.extend(positions.map(|position| element(key, position)));
+        self.make_rows(index, rows, out);
         Ok(())
     }
 
     fn read_blocks(&mut self, _: usize, _: Range<usize>, out: &mut Vec<u8>) -> Result<(), ConvertError> {
         out.clear();
         Ok(())
+    }
+
+    fn maker(&self) -> Option<&dyn RowMaker> {
+        Some(self)
+    }
+}
+
+impl RowMaker for SyntheticSource {
+    fn make_rows(&self, index: usize, rows: Range<usize>, out: &mut Vec<f32>) {
+        out.clear();
+        let Some(tensor) = self.tensors.get(index) else { return };
+        let row = tensor.row_elements();
+        if tensor.role == Role::Norm {
+            out.resize(rows.len() * row, self.norm);
+            return;
+        }
+        let key = split_mix(self.seed ^ hash(&tensor.name), 1);
+        let positions = rows.start as u64 * row as u64..rows.end as u64 * row as u64;
+        out.extend(positions.map(|position| element(key, position)));
     }
 }
 

@@ -4,4 +4,5 @@
 //! The only part of this crate that calls MLX's C interface itself; everything above it is safe code.
 
 pub mod cpu;
+pub(crate) mod cuda;
 pub(crate) mod mlx;

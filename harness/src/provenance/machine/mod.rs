@@ -137,6 +137,7 @@ mod tests {
             memory_bytes: Some(3),
             driver: Some("580.1".to_owned()),
             count: 1,
+            cuda_version: Some("13.0".to_owned()),
         };
         let machine = Machine {
             chip: Some("AMD EPYC".to_owned()),

@@ -15,16 +15,33 @@ pub struct Gpu {
     pub driver: Option<String>,
     /// GPUs in the machine.
     pub count: usize,
+    /// Newest CUDA version that the driver supports, such as `13.0`.
+    pub cuda_version: Option<String>,
 }
 
 /// The first GPU; `None` without one or without its driver.
 pub(super) fn query() -> Option<Gpu> {
-    let output = Command::new("nvidia-smi")
-        .args(["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-    parse(&String::from_utf8_lossy(&output.stdout))
+    let listing = output(&["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"])?;
+    let mut gpu = parse(&listing)?;
+    // No query has it; the head of the plain listing does.
+    gpu.cuda_version = output(&[]).as_deref().and_then(cuda_version);
+    Some(gpu)
+}
+
+fn output(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("nvidia-smi").args(arguments).output().ok();
+    let output = output.filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The version behind `CUDA Version:`, or as newer drivers write it, `CUDA UMD Version:`.
+fn cuda_version(listing: &str) -> Option<String> {
+    let line = listing.lines().find(|line| line.contains("CUDA") && line.contains("Version"))?;
+    let (_, rest) = line.split_once("CUDA")?;
+    let (_, rest) = rest.split_once(':')?;
+    let version: String =
+        rest.trim_start().chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect();
+    (!version.is_empty()).then_some(version)
 }
 
 fn parse(listing: &str) -> Option<Gpu> {
@@ -35,7 +52,7 @@ fn parse(listing: &str) -> Option<Gpu> {
         fields.next().and_then(|mebibytes| mebibytes.parse::<u64>().ok()?.checked_mul(1 << 20));
     let driver = fields.next().filter(|driver| !driver.is_empty()).map(str::to_owned);
     let name = if name.starts_with("NVIDIA") { name.to_owned() } else { format!("NVIDIA {name}") };
-    Some(Gpu { name, memory_bytes, driver, count: lines.len() })
+    Some(Gpu { name, memory_bytes, driver, count: lines.len(), cuda_version: None })
 }
 
 #[cfg(test)]
@@ -51,9 +68,21 @@ mod tests {
                 name: "NVIDIA H200".to_owned(),
                 memory_bytes: Some(143_771 << 20),
                 driver: Some("580.65.06".to_owned()),
-                count: 2
+                count: 2,
+                cuda_version: None
             })
         );
+    }
+
+    #[test]
+    fn the_cuda_version_is_found_in_the_head_of_the_listing() {
+        let head = "Sat Nov 28 10:00:00 2026\n\
+            | NVIDIA-SMI 580.159.03   Driver Version: 580.159.03     CUDA Version: 13.0     |\n";
+        assert_eq!(cuda_version(head).as_deref(), Some("13.0"));
+        let newer = "| NVIDIA-SMI 590.1  KMD Version: 590.1  CUDA UMD Version: 13.1  |\n";
+        assert_eq!(cuda_version(newer).as_deref(), Some("13.1"));
+        assert_eq!(cuda_version("| CUDA Version: N/A |\n"), None);
+        assert_eq!(cuda_version("nothing\n"), None);
     }
 
     #[test]

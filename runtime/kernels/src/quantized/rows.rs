@@ -72,7 +72,18 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeig
                 let (prepared, width) = (&prepared, means.width);
                 // SAFETY: the activations are only read from here on; each piece writes its own columns of its output.
                 unsafe {
-                    means.isa.run(Piece { x, x_rows, prepared, weight, out, first, rows, width, scales, sums });
+                    means.isa.run(Piece {
+                        x,
+                        x_rows,
+                        prepared,
+                        weight,
+                        out,
+                        first,
+                        rows,
+                        width,
+                        scales,
+                        sums,
+                    });
                 }
             });
         });

@@ -28,7 +28,13 @@ impl Source for QuantizedWeight {
 
 impl QuantizedWeight {
     #[inline(always)]
-    unsafe fn fill_affine<S: Simd, const BITS: u32>(self, row: usize, from: usize, count: usize, to: *mut f32) {
+    unsafe fn fill_affine<S: Simd, const BITS: u32>(
+        self,
+        row: usize,
+        from: usize,
+        count: usize,
+        to: *mut f32,
+    ) {
         let group_size = self.group_size();
         unsafe {
             let (scales, biases) = self.stretch::<S>(row, from, count);

@@ -169,8 +169,7 @@ impl Simd for Avx2 {
                 _mm256_set1_epi64x(stream),
                 _mm256_loadu_si256(placement.bytes.as_ptr().cast()),
             );
-            let shifted =
-                _mm256_srlv_epi32(placed, _mm256_loadu_si256(placement.shifts.as_ptr().cast()));
+            let shifted = _mm256_srlv_epi32(placed, _mm256_loadu_si256(placement.shifts.as_ptr().cast()));
             _mm256_and_si256(shifted, mask(BITS))
         }
     }

@@ -164,8 +164,7 @@ impl Simd for Avx512 {
                 _mm512_broadcast_i32x4(stream),
                 _mm512_loadu_si512(placement.bytes.as_ptr().cast()),
             );
-            let shifted =
-                _mm512_srlv_epi32(placed, _mm512_loadu_si512(placement.shifts.as_ptr().cast()));
+            let shifted = _mm512_srlv_epi32(placed, _mm512_loadu_si512(placement.shifts.as_ptr().cast()));
             _mm512_and_si512(shifted, mask(BITS))
         }
     }

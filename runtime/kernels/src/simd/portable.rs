@@ -80,7 +80,10 @@ impl Simd for Portable {
         each(|lane| if a[lane] < b[lane] { a[lane] } else { b[lane] })
     }
     #[inline(always)]
-    #[expect(clippy::suboptimal_flops, reason = "without the instruction, a fused multiply-add is a slow call")]
+    #[expect(
+        clippy::suboptimal_flops,
+        reason = "without the instruction, a fused multiply-add is a slow call"
+    )]
     unsafe fn fma(a: Floats, b: Floats, c: Floats) -> Floats {
         if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
             each(|lane| a[lane].mul_add(b[lane], c[lane]))

@@ -146,7 +146,8 @@ pub struct Quantized {
     pub values: Vec<f64>,
 }
 
-const E2M1: [f64; 16] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
+const E2M1: [f64; 16] =
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
 
 impl Quantized {
     pub fn random(scheme: Scheme, dtype: Dtype, rows: usize, columns: usize, random: &mut Random) -> Self {
@@ -170,16 +171,20 @@ impl Quantized {
             for column in 0..columns {
                 let at = column * bits as usize;
                 let word = |index: usize| {
-                    u64::from(fields.get(row * row_words + index).copied().filter(|_| index < row_words).unwrap_or(0))
+                    u64::from(
+                        fields
+                            .get(row * row_words + index)
+                            .copied()
+                            .filter(|_| index < row_words)
+                            .unwrap_or(0),
+                    )
                 };
                 let stream = word(at / 32) | word(at / 32 + 1) << 32;
                 let field = (stream >> (at % 32)) & ((1 << bits) - 1);
                 let group = (row * columns + column) / scheme.group_size();
                 #[expect(clippy::cast_possible_truncation, reason = "at most 8 bits")]
                 let value = match scheme {
-                    Scheme::MXFP4 => {
-                        E2M1[field as usize] * 2.0_f64.powi(i32::from(scale_bytes[group]) - 127)
-                    }
+                    Scheme::MXFP4 => E2M1[field as usize] * 2.0_f64.powi(i32::from(scale_bytes[group]) - 127),
                     Scheme::NVFP4 => {
                         let byte = i32::from(scale_bytes[group]);
                         E2M1[field as usize]
@@ -242,12 +247,12 @@ pub fn check(x: &Floats, weight: &[f64], columns: usize, target: &Target, what: 
     };
     for (index, actual) in target.values().into_iter().enumerate() {
         let (m, n) = (index / rows, index % rows);
-        let terms = || {
-            (0..columns).map(|k| (x.values[m * columns + k], weight[n * columns + k]))
-        };
+        let terms = || (0..columns).map(|k| (x.values[m * columns + k], weight[n * columns + k]));
         let expected: f64 = terms().map(|(x, w)| x * w).sum();
         let magnitude: f64 = terms().map(|(x, w)| (x * w).abs()).sum::<f64>() + x_magnitude(x, m, columns);
-        let allowed = 16.0 * magnitude * 2.0_f64.powi(-24) + expected.abs() * rounding + 1e-30
+        let allowed = 16.0 * magnitude * 2.0_f64.powi(-24)
+            + expected.abs() * rounding
+            + 1e-30
             + if target.dtype == Dtype::F16 { 2.0_f64.powi(-25) } else { 0.0 };
         assert!(
             (actual - expected).abs() <= allowed,

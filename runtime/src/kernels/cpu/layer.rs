@@ -67,8 +67,8 @@ impl HeldAttention {
             fits.then_some(HeldHeads { heads, linear, norm: head_norm })
         };
         let parts = [part(queries)?, part(keys)?, part(values)?];
-        let output_fits = output.columns == parts[0].linear.width
-            && output.result_dtype(norm.dtype) == Some(norm.dtype);
+        let output_fits =
+            output.columns == parts[0].linear.width && output.result_dtype(norm.dtype) == Some(norm.dtype);
         output_fits.then(|| Self { norm, parts, output: Arc::clone(output), dim })
     }
 

@@ -12,10 +12,8 @@ mod setting;
 mod weight;
 
 pub(crate) use attention::{Sight, attention};
+pub(crate) use layer::{HeadsArrays, HeldAttention, HeldMlp, attention_inputs, attention_output, gated_mlp};
 use node::Fault;
-pub(crate) use layer::{
-    HeadsArrays, HeldAttention, HeldMlp, attention_inputs, attention_output, gated_mlp,
-};
 pub(crate) use product::product;
 pub(crate) use row_wise::{Gate, Turning, gated, rms_norm, rope};
 pub use setting::{Setting, SettingError, setting};

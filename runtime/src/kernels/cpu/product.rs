@@ -12,7 +12,11 @@ use std::sync::Arc;
 
 /// `x · wᵀ + bias + residual`, the residual being of the result's shape; a layer has a bias or takes a residual, not both.
 /// `None` where the kernels do not serve these arrays.
-pub(crate) fn product(x: &Array, linear: &Arc<HeldLinear>, residual: Option<&Array>) -> Result<Option<Array>> {
+pub(crate) fn product(
+    x: &Array,
+    linear: &Arc<HeldLinear>,
+    residual: Option<&Array>,
+) -> Result<Option<Array>> {
     let Some(dtype) = linear.result_dtype(x.dtype()) else { return Ok(None) };
     let mut shape = x.shape().to_vec();
     let Some(last) = shape.last_mut() else { return Ok(None) };

@@ -37,7 +37,8 @@ pub(crate) fn gated(function: Gate, gate: &Array, up: &Array) -> Result<Option<A
     if !served {
         return Ok(None);
     }
-    let [result] = add::<Gated, 1>(&[gate, up], [Out::new(gate.shape(), gate.dtype())], function, no_context())?;
+    let [result] =
+        add::<Gated, 1>(&[gate, up], [Out::new(gate.shape(), gate.dtype())], function, no_context())?;
     Ok(Some(result))
 }
 
@@ -105,11 +106,24 @@ impl Computation for RmsNorm {
     type Context = ();
     const NAME: &'static std::ffi::CStr = c"mlxcel rms norm";
 
-    unsafe fn compute(inputs: &[Operand], outputs: &[Operand], eps: &f32, (): &()) -> std::result::Result<(), Fault> {
+    unsafe fn compute(
+        inputs: &[Operand],
+        outputs: &[Operand],
+        eps: &f32,
+        (): &(),
+    ) -> std::result::Result<(), Fault> {
         let ([x, weight], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         // SAFETY: the operands are valid arrays, as the trait says.
-        unsafe { fitting(kernels::rms_norm(means, &x.rows()?, &weight.rows()?, *eps, &with_addend(out, Addend::None)?)) }
+        unsafe {
+            fitting(kernels::rms_norm(
+                means,
+                &x.rows()?,
+                &weight.rows()?,
+                *eps,
+                &with_addend(out, Addend::None)?,
+            ))
+        }
     }
 }
 
@@ -129,7 +143,15 @@ impl Computation for Gated {
         let ([gate, up], [out]) = (inputs, outputs) else { return Err(WRONG_ARRAYS) };
         let means = means().ok_or(WRONG_ARRAYS)?;
         // SAFETY: the operands are valid arrays, as the trait says.
-        unsafe { fitting(kernels::gated(means, *function, &gate.rows()?, &up.rows()?, &with_addend(out, Addend::None)?)) }
+        unsafe {
+            fitting(kernels::gated(
+                means,
+                *function,
+                &gate.rows()?,
+                &up.rows()?,
+                &with_addend(out, Addend::None)?,
+            ))
+        }
     }
 }
 

@@ -40,9 +40,8 @@ pub fn setting() -> Result<Setting, SettingError> {
     static SETTING: OnceLock<Result<Setting, SettingError>> = OnceLock::new();
     SETTING
         .get_or_init(|| {
-            let read = |name: &'static str| {
-                env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-            };
+            let read =
+                |name: &'static str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
             decide(Backend::current() == Backend::Cpu, &read)
         })
         .clone()
@@ -57,10 +56,7 @@ pub(super) fn means() -> Option<Means<'static>> {
     }
 }
 
-fn decide(
-    on_cpu: bool,
-    read: &dyn Fn(&'static str) -> Option<String>,
-) -> Result<Setting, SettingError> {
+fn decide(on_cpu: bool, read: &dyn Fn(&'static str) -> Option<String>) -> Result<Setting, SettingError> {
     let switch = |name: &'static str| match read(name).as_deref() {
         None | Some("" | "1") => Ok(true),
         Some("0") => Ok(false),
@@ -72,7 +68,11 @@ fn decide(
     let isa = match read(name) {
         Some(value) if !value.is_empty() => Isa::named(&value).ok_or_else(|| {
             let known: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
-            SettingError { name, value, expected: format!("one that this processor has ({})", known.join(", ")) }
+            SettingError {
+                name,
+                value,
+                expected: format!("one that this processor has ({})", known.join(", ")),
+            }
         })?,
         _ => Isa::best(),
     };
@@ -119,9 +119,6 @@ mod tests {
         );
         assert!(with("MLXCEL_CPU_KERNELS", "yes").is_err());
         assert!(with("MLXCEL_CPU_ISA", "sse9").is_err());
-        assert_eq!(
-            with("MLXCEL_QMV_WIDE", "0"),
-            Ok(Setting::Cpu { isa: Isa::best(), width: Width::Narrow })
-        );
+        assert_eq!(with("MLXCEL_QMV_WIDE", "0"), Ok(Setting::Cpu { isa: Isa::best(), width: Width::Narrow }));
     }
 }

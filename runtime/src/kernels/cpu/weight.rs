@@ -16,12 +16,7 @@ pub(crate) enum WeightArrays<'a> {
     /// `[out, in]`.
     Dense(&'a Array),
     /// Packed `[out, in × bits / 32]`.
-    Quantized {
-        packed: &'a Array,
-        scales: &'a Array,
-        biases: Option<&'a Array>,
-        spec: QuantizationSpec,
-    },
+    Quantized { packed: &'a Array, scales: &'a Array, biases: Option<&'a Array>, spec: QuantizationSpec },
 }
 
 /// A linear layer.
@@ -156,7 +151,9 @@ fn scheme(spec: QuantizationSpec) -> Option<Scheme> {
 fn row_of(array: &Array) -> Option<Rows> {
     let &[columns] = array.shape() else { return None };
     // SAFETY: the array is there, its elements one after the other, and is kept beside the result.
-    Some(unsafe { Rows::new(kernel_dtype(array.dtype())?, data_of(array)?, &[], usize::try_from(columns).ok()?) })
+    Some(unsafe {
+        Rows::new(kernel_dtype(array.dtype())?, data_of(array)?, &[], usize::try_from(columns).ok()?)
+    })
 }
 
 /// The memory of an array that has been evaluated and lies row after row.
