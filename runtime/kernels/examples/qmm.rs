@@ -20,8 +20,8 @@ fn main() {
     let means = Means::best();
     let mut random = Random(3);
     let (n, k) = (8192, 4096);
-    for (n, k) in [(98304, 576), (32768, 1536), (49152, 2048)] {
-        let scheme = Scheme::affine(4, 32).expect("OK");
+    for (bits, n, k) in [(4, 98304, 576), (4, 32768, 1536), (8, 49152, 576)] {
+        let scheme = Scheme::affine(bits, 32).expect("OK");
         let w = Quantized::random(scheme, Dtype::F32, n, k, &mut random);
         let x = Floats::random(Dtype::F32, k, &mut random);
         let mut t = Target::new(Dtype::F32, n);
@@ -34,6 +34,33 @@ fn main() {
             s * 1e9 / n as f64
         );
     }
+    // A model's products in turn, as in a decode step.
+    let scheme = Scheme::affine(4, 32).expect("OK");
+    let layers: Vec<Vec<(Quantized, usize, usize)>> =
+        (0..std::env::args().nth(1).map_or(30, |n| n.parse().unwrap_or(30)))
+            .map(|_| {
+                [(576, 576), (192, 576), (192, 576), (576, 576), (1536, 576), (1536, 576), (576, 1536)]
+                    .map(|(n, k)| (Quantized::random(scheme, Dtype::F32, n, k, &mut random), n, k))
+                    .into()
+            })
+            .collect();
+    let x = Floats::random(Dtype::F32, 1536, &mut random);
+    let s = best(|| {
+        for layer in &layers {
+            for group in [&layer[0..3], &layer[3..4], &layer[4..6], &layer[6..7]] {
+                let k = group[0].2;
+                let mut targets: Vec<Target> =
+                    group.iter().map(|(_, n, _)| Target::new(Dtype::F32, *n)).collect();
+                let outs: Vec<Output> =
+                    targets.iter_mut().zip(group).map(|(t, (_, n, _))| t.output(*n, Addend::None)).collect();
+                let jobs: Vec<_> =
+                    group.iter().zip(&outs).map(|((w, ..), o)| (Weight::Quantized(w.weight()), o)).collect();
+                let rows = unsafe { Rows::new(Dtype::F32, x.pointer(), &[(1, 0)], k) };
+                assert!(products(means, &rows, &jobs));
+            }
+        }
+    });
+    println!("layers: {:.2} ms", s * 1e3);
     if std::env::args().nth(1).is_some() {
         return;
     }

@@ -11,10 +11,12 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
+use std::thread::{self, Thread};
 
 /// Rounds that a worker watches for the next job before it sleeps: some 50 µs.
 const WATCHING_ROUNDS: u32 = 4_000;
+/// Rounds that a caller waits for workers before it sleeps: some 10 µs.
+const ROUNDS_BEFORE_SLEEPING: u32 = 500;
 /// Rounds between two offers of the core to other threads.
 const ROUNDS_BEFORE_YIELDING: u32 = 64;
 
@@ -45,12 +47,50 @@ struct Job {
     pieces: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Progress {
     next: AtomicUsize,
     /// Workers that are within the job's body or about to enter it.
     inside: AtomicUsize,
     failed: AtomicBool,
+    caller: Thread,
+    /// Whether the caller sleeps until `inside` is zero.
+    asleep: AtomicBool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            next: AtomicUsize::new(0),
+            inside: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            caller: thread::current(),
+            asleep: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns when no worker is inside. A worker that is still at work is soon done, unless the system has set it aside
+    /// for another thread: then sleeping leaves it this core.
+    fn wait_for_workers(&self) {
+        let mut rounds = 0;
+        while self.inside.load(Ordering::SeqCst) > 0 {
+            if rounds < ROUNDS_BEFORE_SLEEPING {
+                rounds += 1;
+                std::hint::spin_loop();
+            } else {
+                self.asleep.store(true, Ordering::SeqCst);
+                while self.inside.load(Ordering::SeqCst) > 0 {
+                    thread::park();
+                }
+            }
+        }
+    }
+
+    fn leave(&self) {
+        if self.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.asleep.load(Ordering::SeqCst) {
+            self.caller.unpark();
+        }
+    }
 }
 
 /// The caller's closure, whose lifetime `Pool::run` guards: it does not return while a worker is inside.
@@ -98,7 +138,7 @@ impl Pool {
             (0..pieces).for_each(body);
             return;
         }
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(Progress::new());
         // SAFETY: only the lifetime changes. A worker enters the body while the job stands in `job`, under its lock,
         // and counts itself into `inside` there; below, the job is taken out under the same lock, and then `inside` is
         // waited for. So no worker uses the pointer after this function returns.
@@ -119,10 +159,7 @@ impl Pool {
             progress.next.store(pieces, Ordering::Relaxed);
         }
         *lock(&self.shared.job) = None;
-        let mut rounds = 0_u32;
-        while progress.inside.load(Ordering::Acquire) > 0 {
-            wait_a_little(&mut rounds);
-        }
+        progress.wait_for_workers();
         self.busy.store(false, Ordering::Release);
         match own {
             Err(panic) => resume_unwind(panic),
@@ -151,7 +188,7 @@ impl Shared {
             let job = {
                 let job = lock(&self.job);
                 if let Some(job) = &*job {
-                    job.progress.inside.fetch_add(1, Ordering::AcqRel);
+                    job.progress.inside.fetch_add(1, Ordering::SeqCst);
                 }
                 job.clone()
             };
@@ -195,7 +232,7 @@ impl Job {
             self.progress.failed.store(true, Ordering::Release);
             self.progress.next.store(self.pieces, Ordering::Relaxed);
         }
-        self.progress.inside.fetch_sub(1, Ordering::AcqRel);
+        self.progress.leave();
     }
 }
 

@@ -105,12 +105,6 @@ class Operands {
   std::vector<std::int64_t> strides_;
 };
 
-struct Copy {
-  void* to;
-  const void* from;
-  size_t bytes;
-};
-
 class Computation : public mx::Primitive {
  public:
   Computation(
@@ -131,20 +125,16 @@ class Computation : public mx::Primitive {
     for (const auto& input : inputs) {
       encoder.set_input_array(input);
     }
-    std::vector<Copy> copies;
     for (size_t index = 0; index < outputs.size(); ++index) {
       auto& output = outputs[index];
       const mx::array* input = reused_[index] < 0 ? nullptr : &inputs[reused_[index]];
       if (input && !input->flags().row_contiguous) {
         throw std::runtime_error(std::string(name_) + ": an array to be changed does not lie row after row");
       }
-      if (input && input->is_donatable()) {
+      if (input) {
         output.copy_shared_buffer(*input);
       } else {
         output.set_data(mx::allocator::malloc(output.nbytes()));
-        if (input) {
-          copies.push_back({output.data<char>(), input->data<char>(), output.nbytes()});
-        }
       }
       encoder.set_output_array(output);
     }
@@ -152,11 +142,7 @@ class Computation : public mx::Primitive {
                       body = body_,
                       parameters = parameters_,
                       context = context_,
-                      operands = Operands(inputs, outputs),
-                      copies = std::move(copies)]() mutable {
-      for (const auto& copy : copies) {
-        std::memcpy(copy.to, copy.from, copy.bytes);
-      }
+                      operands = Operands(inputs, outputs)]() mutable {
       if (const char* fault = operands.compute(body, parameters.data(), context.get())) {
         throw std::runtime_error(std::string(name) + ": " + fault);
       }

@@ -42,8 +42,8 @@ typedef struct mlxcel_node_ {
 
 // Adds a node to the graph. `results` are `results_num` fresh handles, whose arrays have the shapes that stand in `shapes`
 // one after the other, each of `dimensions[i]` numbers. Where `reused[i]` is not negative, result i is input `reused[i]`
-// changed in part: it takes over the input's memory, or starts as a copy where something else still needs it. The
-// context is released in any case.
+// changed in part, in the input's own memory, whoever else holds it: only what nobody else looks at may be changed, on
+// the stream that all of them are computed on. The context is released in any case.
 int mlxcel_add_node(
     const mlxcel_node* node,
     const mlx_array* inputs,

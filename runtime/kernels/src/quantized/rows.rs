@@ -351,6 +351,7 @@ impl Piece<'_> {
             let scales = at.map(|at| self.scales.as_ptr().add(at * groups));
             let x: [*const f32; MB] =
                 std::array::from_fn(|index| self.x.add((m + index.min(m_rows - 1)) * stride));
+            ahead::<S>(row[0], NB * self.weight.row_bytes);
             let mut acc = [[S::splat(0.0); MB]; NB];
             for unit in 0..whole_units {
                 let group = unit * unit_columns / group_size;
@@ -389,6 +390,18 @@ impl Piece<'_> {
             }
             keep_sums::<S, NB, MB>(&acc, self.sums, self.rows, (n + skip, n_rows), (m, m_rows));
         }
+    }
+}
+
+/// How far ahead of what is read the weight is asked for. The processor's own prefetching stops at every page.
+const AHEAD_BYTES: usize = 4096;
+
+/// Asks for `bytes` of a stream, ahead of `at`.
+#[inline(always)]
+unsafe fn ahead<S: Simd>(at: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(64) {
+        // SAFETY: asking reads nothing.
+        unsafe { S::prefetch(at.wrapping_add(AHEAD_BYTES + line)) };
     }
 }
 

@@ -191,6 +191,10 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn indices(of: &[u32; 16]) -> __m256i {
         unsafe { _mm256_loadu_si256(of.as_ptr().cast()) }
     }

@@ -181,6 +181,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_permutexvar_ps(word, table) }
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+    #[inline(always)]
     unsafe fn indices(of: &[u32; 16]) -> __m512i {
         unsafe { _mm512_loadu_si512(of.as_ptr().cast()) }
     }

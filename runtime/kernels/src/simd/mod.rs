@@ -84,6 +84,8 @@ pub(crate) trait Simd: Copy + 'static {
     /// The table's entry at the lowest 4 bits of each word.
     unsafe fn lookup(table: Self::Table, word: Self::W) -> Self::F;
 
+    /// Asks for the cache line at `at`, which need not be in any array.
+    unsafe fn prefetch(at: *const u8);
     /// Indices for [`pick`](Self::pick): each below `LANES`.
     unsafe fn indices(of: &[u32; MAX_LANES]) -> Self::W;
     /// For each lane one of the `LANES` floats at `from`.

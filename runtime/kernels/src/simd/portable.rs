@@ -143,6 +143,10 @@ impl Simd for Portable {
         each(|lane| table[word[lane] as usize & 15])
     }
     #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        let _ = at;
+    }
+    #[inline(always)]
     unsafe fn indices(of: &[u32; 16]) -> Words {
         std::array::from_fn(|lane| of[lane])
     }

@@ -28,7 +28,7 @@ pub(crate) struct HeldAttention {
 struct HeldHeads {
     heads: HeadsOf,
     linear: HeldLinear,
-    norm: Option<HeldNorm>,
+    _norm: Option<HeldNorm>,
 }
 
 /// A projection to heads.
@@ -64,7 +64,7 @@ impl HeldAttention {
                 heads: usize::try_from(arrays.heads).ok()?,
                 norm: head_norm.as_ref().map(|norm| norm.norm.clone()),
             };
-            fits.then_some(HeldHeads { heads, linear, norm: head_norm })
+            fits.then_some(HeldHeads { heads, linear, _norm: head_norm })
         };
         let parts = [part(queries)?, part(keys)?, part(values)?];
         let output_fits =
@@ -79,12 +79,6 @@ impl HeldAttention {
 
     pub(crate) fn output(&self) -> &Arc<HeldLinear> {
         &self.output
-    }
-
-    /// Whether heads are normalized.
-    #[cfg(test)]
-    pub(crate) fn normalizes_heads(&self) -> bool {
-        self.parts.iter().any(|part| part.norm.is_some())
     }
 }
 
@@ -127,6 +121,7 @@ pub(crate) fn attention_inputs(
         InputsParameters { turning, first_query, first_row: cache.map_or(0, |(_, _, first)| first) };
     match cache {
         Some((keys, values, _)) => {
+            // What is changed lies behind the positions that earlier steps look at.
             let outputs = [queries, Out::changed(keys, 2), Out::changed(values, 3)];
             add::<AttentionInputs, 3>(&[x, angles, keys, values], outputs, parameters, held)
         }

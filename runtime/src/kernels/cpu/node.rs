@@ -49,7 +49,7 @@ impl<'a> Out<'a> {
         Self { shape, dtype, changed: None }
     }
 
-    /// The input of this number, changed in part.
+    /// The input of this number, changed in its own memory: only what nobody who holds the array looks at may be changed.
     pub(super) fn changed(array: &'a Array, input: c_int) -> Self {
         Self { shape: array.shape(), dtype: array.dtype(), changed: Some(input) }
     }
