@@ -151,7 +151,7 @@ fn at_least_one_small(text: &str) -> Result<NonZeroU32, String> {
     NonZeroU32::try_from(number).map_err(|_| format!("it must be at most {}", u32::MAX))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     text.parse::<f64>()
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())

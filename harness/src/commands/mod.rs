@@ -4,6 +4,7 @@ mod catalog;
 mod compare;
 mod gate;
 mod history;
+mod quiet;
 mod selftest;
 mod sweep;
 mod verify;
@@ -28,5 +29,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Catalog(command) => catalog::run(&command),
         Command::Version { json } => version::run(json),
         Command::Worker => worker::run(),
+        Command::Quiet(arguments) => quiet::run(arguments),
+        Command::QuietWatcher(arguments) => quiet::watch(arguments),
     }
 }

@@ -80,6 +80,7 @@ fn from_variable(value: Option<&str>) -> Result<Option<LastLevelCache>, BadVaria
 }
 
 /// Each core lists its caches; those of the highest level count, each once, however many cores share it.
+#[cfg_attr(target_os = "macos", allow(dead_code, reason = "parsers are tested on every system"))]
 fn from_sysfs(folder: &Path) -> Option<LastLevelCache> {
     let mut slices: BTreeMap<(i64, String), u64> = BTreeMap::new();
     for cpu in names(folder).iter().filter(|name| name.starts_with("cpu")) {
@@ -108,6 +109,7 @@ fn from_sysfs(folder: &Path) -> Option<LastLevelCache> {
 }
 
 /// `32768K`.
+#[cfg_attr(target_os = "macos", allow(dead_code, reason = "parsers are tested on every system"))]
 fn size(text: &str) -> Option<u64> {
     let (number, factor) = match text.strip_suffix('K') {
         Some(number) => (number, 1 << 10),

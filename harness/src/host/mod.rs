@@ -11,6 +11,8 @@
 //! - [`llc::last_level_cache`], [`stream::measure`] and [`gemm::measure`] say how large the last-level cache is, how fast this
 //!   host's processor reads memory and how fast it multiplies matrices.
 //! - [`cooldown::wait`] waits until a short control kernel is as fast as it was at first.
+//! - [`pause`] suspends other programs while a command runs; [`pause::of_this_process`] is the record of it, for the
+//!   provenance.
 //!
 //! Everything works on Linux and macOS without more rights than the user has. What cannot be read is `None`, never 0. What
 //! a reading means is decided by pure functions over parsed text ([`window`], [`interval`], [`processes`], [`memory`], [`gpu`], [`thermal`]),
@@ -23,6 +25,7 @@ pub mod interval;
 pub mod llc;
 pub mod memory;
 pub mod own;
+pub mod pause;
 pub mod processes;
 pub mod quiet;
 pub mod reading;

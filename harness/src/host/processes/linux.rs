@@ -57,6 +57,12 @@ pub fn parse_stat(text: &str, ticks_per_second: u64) -> Option<Process> {
     })
 }
 
+/// The name in a process's command line, whole; `None` when it cannot be read.
+#[cfg(target_os = "linux")]
+pub fn name_in_command_line(pid: u32) -> Option<String> {
+    first_argument(&std::fs::read(format!("/proc/{pid}/cmdline")).ok()?)
+}
+
 /// The name of the program in a command line of `/proc/<pid>/cmdline`.
 fn first_argument(line: &[u8]) -> Option<String> {
     let first = line.split(|byte| *byte == 0).next()?;

@@ -33,6 +33,11 @@ impl Process {
         self.pid == other.pid && self.started == other.started
     }
 
+    /// Whether it has ended and waits for its parent to notice.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
     /// Whether it is stopped by a signal (not by a debugger).
     pub fn is_stopped(&self) -> bool {
         self.state == 'T'
