@@ -2,6 +2,7 @@
 
 mod catalog;
 mod compare;
+mod doctor;
 mod gate;
 mod quiet;
 mod sweep;
@@ -13,6 +14,7 @@ pub use catalog::{
     CatalogCommand, CheckArgs, IdentifyArgs, MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs,
 };
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
+pub use doctor::DoctorArgs;
 pub use gate::{GateArgs, GateFormat, ReportFile};
 pub use quiet::{QuietArgs, QuietWatcherArgs};
 pub use sweep::{Dedup, Format, MODELS, ShapeArgs, SweepArgs, Target};
@@ -44,6 +46,8 @@ pub enum Command {
     Catalog(CatalogCommand),
     /// Derive again what result sets and comparisons state: rates, figures, digests, stamps, rules.
     Verify(VerifyArgs),
+    /// Say how small a difference this host can tell from noise.
+    Doctor(DoctorArgs),
     /// Run a command with other programs suspended, such as the indexers of macOS.
     Quiet(QuietArgs),
     /// Prove every rule of a comparison on a built-in corpus of bad pairs.

@@ -95,6 +95,31 @@ impl ThermalReading {
         self.sensors.iter().map(|sensor| sensor.celsius).chain(gpus).reduce(f64::max)
     }
 
+    /// Heat, clock and throttling in words, as `61.0 C, 2500 MHz, thermal pressure heavy`; `None` when nothing is known.
+    pub fn describe(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        parts.extend(self.hottest_celsius().map(|celsius| format!("{celsius:.1} C")));
+        parts.extend(self.cpu_mhz.map(|mhz| format!("{mhz:.0} MHz")));
+        for gpu in &self.gpus {
+            parts.extend(gpu.sm_mhz.map(|mhz| format!("GPU {} {mhz} MHz", gpu.index)));
+        }
+        if self.pressure == Some(ThermalPressure::Nominal) {
+            parts.push("thermal pressure nominal".to_owned());
+        }
+        parts.extend(self.throttle());
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// Source and mode of power in words, as `mains, governor performance`; `None` when neither is known.
+    pub fn power(&self) -> Option<String> {
+        let source = self.power_source.map(|source| match source {
+            PowerSource::Mains => "mains".to_owned(),
+            PowerSource::Battery => "battery".to_owned(),
+        });
+        let parts: Vec<String> = source.into_iter().chain(self.power_mode.clone()).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
     /// Why anything is slower than it could be, as it stands in this reading alone.
     pub fn throttle(&self) -> Vec<String> {
         let mut reasons = Vec::new();
@@ -191,11 +216,17 @@ mod tests {
             reading.throttle(),
             ["thermal pressure heavy", "processor held at 60%", "GPU 1: power cap"]
         );
+        assert_eq!(
+            reading.describe().as_deref(),
+            Some("thermal pressure heavy, processor held at 60%, GPU 1: power cap")
+        );
         let calm = ThermalReading {
             pressure: Some(ThermalPressure::Nominal),
             cpu_speed_limit_pct: Some(100),
             ..ThermalReading::default()
         };
         assert!(calm.throttle().is_empty());
+        assert_eq!(calm.describe().as_deref(), Some("thermal pressure nominal"));
+        assert_eq!((ThermalReading::default().describe(), calm.power()), (None, None));
     }
 }
