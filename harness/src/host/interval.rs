@@ -16,7 +16,7 @@ pub struct Interval {
     pub covered_seconds: f64,
     /// Share of the covered time in which somebody else was busy, from 0 to 1; `None` when nothing is covered.
     pub contended_fraction: Option<f64>,
-    /// Whoever was closest to its limit in any part of the interval, or farthest beyond.
+    /// Whoever was most in the way in any part of the interval.
     pub busiest: Option<Foreigner>,
     /// Highest share of the time in which programs waited for memory, in percent.
     pub memory_stalled_pct: Option<f64>,
@@ -50,10 +50,10 @@ impl Interval {
             }
             interval.covered_seconds += overlap;
             contended += if window.busy { overlap } else { 0.0 };
-            let excess = |foreigner: &Option<Foreigner>| {
-                foreigner.as_ref().map_or(0.0, |foreigner| foreigner.excess(limits))
+            let weight = |foreigner: &Option<Foreigner>| {
+                foreigner.as_ref().map_or((false, 0.0), |foreigner| foreigner.weight(limits))
             };
-            if excess(&window.foreigner) > excess(&interval.busiest) {
+            if weight(&window.foreigner) > weight(&interval.busiest) {
                 interval.busiest.clone_from(&window.foreigner);
             }
         }

@@ -4,8 +4,8 @@
 //! - [`Watch::start`] samples in the background; [`Watch::between`] says what happened in an interval: the share of it in
 //!   which somebody else was busy, and the busiest of them by name and process id. The own processes are this one and its
 //!   descendants, and whatever [`Own::add`] adds; every other copy of this project's programs is foreign.
-//! - [`quiet::wait_for_quiet`] is the gate: it waits until nobody else has been busy for a while, and hands back
-//!   [`QuietState`] with the waiting.
+//! - [`quiet::wait_on_this_host`] is the gate: it waits until nobody else has been busy for a while, and hands back
+//!   [`QuietOutcome`], how that ended and what was waited.
 //! - [`thermal::ThermalLog`] keeps temperature, clocks, throttling and power as [`thermal::Thermal`] readings: start, worst,
 //!   end. The watch has one, see [`Watch::thermal_between`].
 //! - [`llc::last_level_cache`], [`stream::measure`] and [`gemm::measure`] say how large the last-level cache is, how fast this

@@ -104,7 +104,7 @@ pub struct Surroundings<'a> {
     pub sleep: &'a mut dyn FnMut(Duration),
     /// Whether the program was told to stop.
     pub interrupted: &'a dyn Fn() -> bool,
-    /// Is told who is busy, each time that somebody is.
+    /// Is told who is busy: each time that it is somebody else, and once a minute.
     pub tell: &'a mut dyn FnMut(&str),
 }
 
@@ -132,11 +132,20 @@ pub fn wait_for_quiet(
     let mut before = reader.read();
     let begun = before.at;
     let mut streak = Duration::ZERO;
+    let mut told = None;
     loop {
         rest(settings.every, around)?;
         let after = reader.read();
         outcome.waited_seconds = after.at.saturating_duration_since(begun).as_secs_f64();
-        streak = next_streak(streak, &before, &after, own, &mut outcome, around);
+        streak = next_streak(streak, [&before, &after], own, &mut outcome, &mut |who, words| {
+            let again = told.as_ref().is_none_or(|(whom, when)| {
+                whom != who || after.at.saturating_duration_since(*when) >= Duration::from_mins(1)
+            });
+            if again {
+                (around.tell)(words);
+                told = Some((who.to_owned(), after.at));
+            }
+        });
         if streak >= settings.hold {
             outcome.state = QuietState::Quiet;
             return Ok(outcome);
@@ -183,11 +192,10 @@ fn rest(time: Duration, around: &mut Surroundings<'_>) -> Result<(), Interrupted
 
 fn next_streak(
     streak: Duration,
-    before: &Reading,
-    after: &Reading,
+    [before, after]: [&Reading; 2],
     own: &Own,
     outcome: &mut QuietOutcome,
-    around: &mut Surroundings<'_>,
+    tell: &mut dyn FnMut(&str, &str),
 ) -> Duration {
     let limits = &outcome.settings.limits;
     let window = Window::between(before, after, own, limits);
@@ -199,15 +207,14 @@ fn next_streak(
     outcome.busy_windows = outcome.busy_windows.saturating_add(1);
     let left = streak.saturating_sub(length);
     let quiet_for = format!("quiet for {} of {} s", left.as_secs(), outcome.settings.hold.as_secs());
-    match &window.foreigner {
+    let (who, what) = match &window.foreigner {
         Some(busy) if window.busy => {
-            (around.tell)(&format!("waiting for a quiet host ({quiet_for}): {}", busy.describe()));
             outcome.last_busy = Some(busy.clone());
+            (busy.name.as_str(), busy.describe())
         }
-        _ => (around.tell)(&format!(
-            "waiting for a quiet host ({quiet_for}): the processes of this host cannot be read"
-        )),
-    }
+        _ => ("", "the processes of this host cannot be read".to_owned()),
+    };
+    tell(who, &format!("waiting for a quiet host ({quiet_for}): {what}"));
     left
 }
 
@@ -282,7 +289,11 @@ mod tests {
         );
         assert_eq!(outcome.and_then(|outcome| outcome.last_busy?.pid), Some(60));
         assert!(told.len() == 1 && told[0].contains("make (process 60), 80% of a core"), "{told:?}");
-        assert_eq!(state(&[20; 400], &GateSettings::default()), Some((QuietState::TimedOut, 1800.0)));
+        let (outcome, told) = wait(&[20; 400], &GateSettings::default());
+        let outcome = outcome.map(|outcome| (outcome.state, outcome.waited_seconds));
+        assert_eq!(outcome, Ok((QuietState::TimedOut, 1800.0)));
+        // Once a minute, not at every look.
+        assert_eq!(told.len(), 30);
     }
 
     #[test]

@@ -75,17 +75,30 @@ impl Foreigner {
         format!("{}{number}, {:.0}% of {of}", self.name, self.pct)
     }
 
-    /// How far it is beyond its limit: 1 is the limit itself.
-    pub(super) fn excess(&self, limits: &Limits) -> f64 {
-        let limit = match self.kind {
-            Kind::Cpu if OWN_PROGRAMS.contains(&self.name.as_str()) => {
-                limits.own_program_cpu_pct.min(limits.cpu_pct)
-            }
+    /// Whether it was at its limit or beyond.
+    fn is_busy(&self, limits: &Limits) -> bool {
+        let limit = self.general_limit(limits);
+        let limit = if self.kind == Kind::Cpu && OWN_PROGRAMS.contains(&self.name.as_str()) {
+            limits.own_program_cpu_pct.min(limit)
+        } else {
+            limit
+        };
+        self.pct >= limit
+    }
+
+    /// How much it was in the way: whoever was busy before all who were not, and then by the share of its limit. That one of our
+    /// own programs has a lower limit makes it busy sooner, not more.
+    pub(super) fn weight(&self, limits: &Limits) -> (bool, f64) {
+        let limit = self.general_limit(limits);
+        (self.is_busy(limits), if limit > 0.0 { self.pct / limit } else { f64::INFINITY })
+    }
+
+    fn general_limit(&self, limits: &Limits) -> f64 {
+        match self.kind {
             Kind::Cpu | Kind::UnseenCpu => limits.cpu_pct,
             Kind::Steal => limits.steal_pct,
             Kind::Gpu => limits.gpu_pct,
-        };
-        if limit > 0.0 { self.pct / limit } else { f64::INFINITY }
+        }
     }
 }
 
@@ -98,7 +111,7 @@ pub struct Window {
     pub to: Instant,
     /// Whether the processes could be read; without, nothing is known of others.
     pub readable: bool,
-    /// Whoever was closest to its limit, or farthest beyond; `None` when nobody else did anything.
+    /// Whoever was most in the way; `None` when nobody else did anything.
     pub foreigner: Option<Foreigner>,
     /// Whether it was at its limit or beyond.
     pub busy: bool,
@@ -116,7 +129,10 @@ impl Window {
                 found
                     .into_iter()
                     .filter(|foreigner| foreigner.pct > 0.0 && !limits.ignored.contains(&foreigner.name))
-                    .max_by(|one, other| one.excess(limits).total_cmp(&other.excess(limits)))
+                    .max_by(|one, other| {
+                        let (one, other) = (one.weight(limits), other.weight(limits));
+                        one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+                    })
             }
             _ => None,
         };
@@ -124,7 +140,7 @@ impl Window {
             from: before.at,
             to: after.at,
             readable: before.processes.is_some() && after.processes.is_some(),
-            busy: foreigner.as_ref().is_some_and(|foreigner| foreigner.excess(limits) >= 1.0),
+            busy: foreigner.as_ref().is_some_and(|foreigner| foreigner.is_busy(limits)),
             foreigner,
             memory: before.memory.until(&after.memory, elapsed),
         }
@@ -303,6 +319,19 @@ mod tests {
             );
             assert_eq!(window.busy, busy, "{name} {pid} {used}");
         }
+    }
+
+    #[test]
+    fn whoever_did_most_is_named_among_the_busy_and_a_busy_one_before_all_others() {
+        let of = |make: u64, ours: u64| {
+            let names = |make, ours| {
+                table(&[(1, 0, "init", 0), (60, 1, "make", make), (61, 1, "mlxcel-bench", ours)])
+            };
+            seen(&second(names(0, 0), names(make, ours), &Limits::default())).map(|seen| seen.0)
+        };
+        assert_eq!(of(900, 60).as_deref(), Some("make"));
+        assert_eq!(of(100, 60).as_deref(), Some("mlxcel-bench"));
+        assert_eq!(of(200, 300).as_deref(), Some("mlxcel-bench"));
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub fn table(diagnosis: &Diagnosis) -> String {
     line(
         "control",
         format!(
-            "{}, {} prompt and {} generated tokens, {} repetitions a process",
+            "{}, {} prompt and {} generated tokens, repetitions a process: {}",
             control.model, control.prompt_tokens, control.max_tokens, control.reps
         ),
     );
