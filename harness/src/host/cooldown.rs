@@ -115,9 +115,7 @@ impl ProcessorKernel {
     /// Makes it and measures its first rate; to be done while the host is cool. `None` when it gives no rate.
     pub fn new() -> Option<Self> {
         let mut kernel = gemm::Kernel::new();
-        // Clocks need a moment to go up.
-        kernel.rates(4);
-        let first_rate = best(&mut kernel)?;
+        let first_rate = kernel.control_rate()?;
         Some(Self { kernel, first_rate })
     }
 
@@ -137,16 +135,11 @@ impl ProcessorKernel {
     ) -> Result<Cooldown, Interrupted> {
         let kernel = &mut self.kernel;
         let mut sleep = std::thread::sleep;
-        let mut trial = || best(kernel);
+        let mut trial = || kernel.control_rate();
         let mut around =
             Surroundings { kernel: &mut trial, sleep: &mut sleep, now: &Instant::now, interrupted };
         wait(self.first_rate, settings, &mut around)
     }
-}
-
-/// The best of a few passes: heat slows all of them, somebody else only some.
-fn best(kernel: &mut gemm::Kernel) -> Option<f64> {
-    kernel.rates(8).into_iter().reduce(f64::max)
 }
 
 #[cfg(test)]

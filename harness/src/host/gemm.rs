@@ -6,8 +6,9 @@
 //! what the host can do at best.
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use mlxcel_reports::statistics::Summary;
 use serde::{Deserialize, Serialize};
 
 use super::threads::{passes, usable_cores};
@@ -22,6 +23,10 @@ const COLUMNS: usize = 8;
 const PRODUCTS: usize = 4;
 /// Passes that are not counted, in which clocks go up.
 const DISCARDED: usize = 2;
+/// A trial of the kernel as a control takes at least this long, and at least so many passes.
+const CONTROL_TIME: Duration = Duration::from_millis(200);
+/// See [`CONTROL_TIME`].
+const CONTROL_PASSES: usize = 5;
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +90,25 @@ impl Kernel {
             .filter(|time| **time > Duration::ZERO)
             .map(|time| operations / time.as_secs_f64())
             .collect()
+    }
+}
+
+impl Kernel {
+    /// One trial of it as a control: multiplies for a while and gives the median rate, which a lucky pass does not move and a
+    /// disturbed one hardly. `None` when no pass took a measurable time.
+    pub fn control_rate(&mut self) -> Option<f64> {
+        // Clocks need a moment to go up.
+        self.rates(DISCARDED);
+        let begun = Instant::now();
+        let mut rates = Vec::new();
+        while rates.len() < CONTROL_PASSES || begun.elapsed() < CONTROL_TIME {
+            let more = self.rates(CONTROL_PASSES);
+            if more.is_empty() {
+                return None;
+            }
+            rates.extend(more);
+        }
+        Summary::of(&rates).map(|summary| summary.median)
     }
 }
 
