@@ -341,6 +341,31 @@ mod tests {
     }
 
     #[test]
+    fn on_this_very_host_the_gate_opens_when_nobody_is_busy_and_names_who_is() -> std::io::Result<()> {
+        let every = Duration::from_millis(600);
+        let most = f64::MAX;
+        let blind = Limits {
+            cpu_pct: most,
+            gpu_pct: most,
+            own_program_cpu_pct: most,
+            steal_pct: most,
+            ignored: Vec::new(),
+        };
+        let calm = GateSettings { hold: every, every, limits: blind, ..GateSettings::default() };
+        let wait = |settings: &GateSettings| {
+            let outcome = wait_on_this_host(&Own::of([]), settings, &|| false, &mut |_| {});
+            outcome.map(|outcome| (outcome.state, outcome.last_busy.is_some()))
+        };
+        assert_eq!(wait(&calm), Ok((QuietState::Quiet, false)));
+        let mut busy = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?;
+        let strict = GateSettings { limit: Some(every), every, ..GateSettings::default() };
+        let outcome = wait(&strict);
+        busy.kill().and_then(|()| busy.wait())?;
+        assert_eq!(outcome, Ok((QuietState::TimedOut, true)));
+        Ok(())
+    }
+
+    #[test]
     fn the_outcome_is_kept_in_words_and_seconds() {
         let json = wait(&[2; 40], &GateSettings::default())
             .0

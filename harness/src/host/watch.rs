@@ -35,7 +35,8 @@ pub struct WatchSettings {
 impl Default for WatchSettings {
     fn default() -> Self {
         Self {
-            every: Duration::from_secs(2),
+            // On macOS a look takes two other programs.
+            every: Duration::from_secs(if cfg!(target_os = "macos") { 5 } else { 2 }),
             thermal_every: Duration::from_secs(10),
             limits: Limits::default(),
             own: Own::this_process(),

@@ -1,6 +1,7 @@
 //! NVIDIA's management library, opened while the program runs; a host without it has none.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
@@ -51,17 +52,17 @@ impl Nvidia {
             for info in compute.iter().chain(&graphics) {
                 add(&mut users, info);
             }
-            let seen = self.last_seen_micros.entry(*index).or_default();
+            let Some(seen) = self.last_seen_micros.get_mut(index) else {
+                // What was recorded before the first reading is not of any interval.
+                self.last_seen_micros.insert(*index, unix_micros());
+                continue;
+            };
             // An error means that nobody was busy since, or that this GPU keeps no such record.
             let Ok(samples) = device.process_utilization_stats(*seen) else { continue };
-            let first = *seen == 0;
             *seen = samples.iter().map(|sample| sample.timestamp).fold(*seen, u64::max);
-            // What was recorded before the first reading is not of any interval.
-            if !first {
-                for (pid, pct) in mean_by_process(&samples) {
-                    let user = users.entry(pid).or_insert(GpuUser { pid, ..GpuUser::default() });
-                    user.busy_pct = Some(user.busy_pct.unwrap_or(0.0).max(pct));
-                }
+            for (pid, pct) in mean_by_process(&samples) {
+                let user = users.entry(pid).or_insert(GpuUser { pid, ..GpuUser::default() });
+                user.busy_pct = Some(user.busy_pct.unwrap_or(0.0).max(pct));
             }
         }
         reading.users = users.into_values().collect();
@@ -75,6 +76,12 @@ impl Nvidia {
             .filter_map(|index| Some(conditions(*index, &self.library.device_by_index(*index).ok()?)))
             .collect()
     }
+}
+
+/// The clock of the library's records.
+fn unix_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn conditions(index: u32, device: &Device<'_>) -> GpuConditions {
