@@ -2,7 +2,9 @@
 
 mod catalog;
 mod compare;
+mod doctor;
 mod gate;
+mod quiet;
 mod sweep;
 mod verify;
 
@@ -12,7 +14,9 @@ pub use catalog::{
     CatalogCommand, CheckArgs, IdentifyArgs, MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs,
 };
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
+pub use doctor::DoctorArgs;
 pub use gate::{GateArgs, GateFormat, ReportFile};
+pub use quiet::{QuietArgs, QuietWatcherArgs};
 pub use sweep::{Dedup, Format, MODELS, ShapeArgs, SweepArgs, Target};
 pub use verify::VerifyArgs;
 
@@ -42,6 +46,10 @@ pub enum Command {
     Catalog(CatalogCommand),
     /// Derive again what result sets and comparisons state: rates, figures, digests, stamps, rules.
     Verify(VerifyArgs),
+    /// Say how small a difference this host can tell from noise.
+    Doctor(DoctorArgs),
+    /// Run a command with other programs suspended, such as the indexers of macOS.
+    Quiet(QuietArgs),
     /// Prove every rule of a comparison on a built-in corpus of bad pairs.
     Selftest {
         /// How the cases are printed.
@@ -57,6 +65,9 @@ pub enum Command {
     /// Serve one sweep over standard input and output.
     #[command(hide = true)]
     Worker,
+    /// Suspend and resume for `quiet`.
+    #[command(hide = true)]
+    QuietWatcher(QuietWatcherArgs),
 }
 
 #[cfg(test)]

@@ -138,20 +138,20 @@ fn count(text: &str, least: u64, why: &str) -> Result<NonZeroU64, String> {
         .ok_or_else(|| format!("it must be at least {least}: {why}"))
 }
 
-fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
+pub(super) fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
     count(text, 1, "with 0 tokens there is nothing to run")
 }
 
-fn at_least_two(text: &str) -> Result<NonZeroU64, String> {
+pub(super) fn at_least_two(text: &str) -> Result<NonZeroU64, String> {
     count(text, 2, "the first token belongs to prefill, so decode needs a second one")
 }
 
-fn at_least_one_small(text: &str) -> Result<NonZeroU32, String> {
+pub(super) fn at_least_one_small(text: &str) -> Result<NonZeroU32, String> {
     let number = count(text, 1, "with 0 repetitions nothing is measured")?;
     NonZeroU32::try_from(number).map_err(|_| format!("it must be at most {}", u32::MAX))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     text.parse::<f64>()
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
