@@ -9,7 +9,8 @@ use mlxcel_catalog::folder::CheckpointFolder;
 use mlxcel_catalog::headers::Dtype;
 use mlxcel_reports::provenance::{Ending, PROVENANCE_SCHEMA_VERSION, Provenance, TreeState};
 use mlxcel_reports::row::{
-    Backend, Build, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run, Workload,
+    Backend, Build, Checkpoint, CheckpointId, Conditions, EosPolicy, HarnessKind, Host, RowIdentity, Run,
+    Workload,
 };
 use mlxcel_reports::stamp::Stamp;
 use serde_json::{Value, json};
@@ -98,6 +99,7 @@ impl RunFacts {
             workload: workload(task, session),
             build: self.build(session),
             host: self.host(),
+            conditions: Conditions::default(),
         }
     }
 
@@ -126,6 +128,7 @@ impl RunFacts {
                 })
                 .into(),
             tokenizer_sha256: digest_if_readable(&place.path.join("tokenizer.json")).into(),
+            context_length: loaded.and_then(|loaded| loaded.context_length).into(),
         }
     }
 
@@ -148,6 +151,7 @@ impl RunFacts {
                 .and_then(|session| session.loaded.as_ref())
                 .and_then(|loaded| loaded.kernels.clone())
                 .into(),
+            baseline_version: Stamp::unknown(),
         }
     }
 
@@ -174,6 +178,7 @@ fn workload(task: &Task, session: Option<&Session>) -> Workload {
         max_tokens: task.max_tokens,
         prompt: SYNTHETIC_PROMPT.to_owned(),
         prompt_target_len: Some(task.prompt_tokens),
+        prompt_requested_len: Some(task.prompt_tokens),
         prompt_sha256: prompt.map(|one| one.prompt_sha256.clone()).into(),
         warmup_tokens: warmup.map(|warmup| warmup.tokens.len() as u64),
         batch_size: 1,

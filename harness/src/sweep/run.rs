@@ -11,7 +11,7 @@ use mlxcel_reports::measure::Sample;
 use mlxcel_reports::render;
 use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Measured, Row, RowIdentity};
 use mlxcel_reports::status::{Exclusion, Rule, Skip, Status};
-use mlxcel_reports::store::{Completeness, FileName, Finished};
+use mlxcel_reports::store::{Completeness, FileName, Finished, SetKind};
 
 use super::dedup::Survivors;
 use super::guards;
@@ -282,6 +282,8 @@ impl Sweep<'_> {
             suffix: self.arguments.suffix.clone(),
             single_model: model.filter(|_| self.resolved.single),
             harness: HarnessKind::Text,
+            kind: SetKind::Sweep,
+            given: None,
         }
     }
 
