@@ -12,6 +12,7 @@ mod digests;
 pub mod exit;
 pub mod host;
 pub mod provenance;
+pub mod reference;
 pub mod sweep;
 pub mod text;
 pub mod worker;

@@ -17,7 +17,10 @@ pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
 pub use doctor::DoctorArgs;
 pub use gate::{GateArgs, GateFormat, ReportFile};
 pub use quiet::{QuietArgs, QuietWatcherArgs};
-pub use sweep::{Dedup, Format, MODELS, ShapeArgs, SweepArgs, Target};
+pub use sweep::{
+    ConditionArgs, Cooldown, Dedup, Format, MODELS, Order, Reference, Retry, RosterArgs, ShapeArgs,
+    SweepArgs, Target,
+};
 pub use verify::VerifyArgs;
 
 /// Measures local language models and stamps every row with what really ran.
@@ -33,7 +36,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure one checkpoint, every checkpoint of a folder, or the default models.
-    Sweep(SweepArgs),
+    Sweep(Box<SweepArgs>),
     /// Compare two result files: refuses whatever cannot be compared.
     Compare(Box<CompareArgs>),
     /// Say whether a candidate may pass: its measurements against a baseline's, by a policy.

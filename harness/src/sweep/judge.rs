@@ -4,9 +4,10 @@
 //! result (prompt and generation length, times that run) are `reports`' and are checked when the row is made.
 
 use mlxcel_reports::measure::{RawSample, Sample};
+use mlxcel_reports::row::Figures;
 use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
 
-use crate::text::{duration, tail};
+use crate::text::{bytes, duration, tail};
 use crate::worker::child::Ending;
 use crate::worker::evidence::says_out_of_memory;
 use crate::worker::protocol::{Failure, FailureKind, Generated, Stage};
@@ -37,8 +38,8 @@ pub struct Judged {
     pub bad_input: bool,
 }
 
-/// Judges a session.
-pub fn judge(task: &Task, session: &Session) -> Verdict {
+/// Judges a session. Rows whose repetitions spread by more than `max_spread_pct` are invalid.
+pub fn judge(task: &Task, session: &Session, max_spread_pct: f64) -> Verdict {
     let (samples, unusable) = usable(&session.generated);
     let (exclusion, detail, bad_input) = match &session.cut {
         None => conclude(task, session, unusable),
@@ -59,7 +60,23 @@ pub fn judge(task: &Task, session: &Session) -> Verdict {
             (Some(exclusion), join(&detail, &unusable.unwrap_or_default()), bad_input)
         }
     };
+    let (exclusion, detail) = match (exclusion, spread(&samples, max_spread_pct)) {
+        (None, Some(why)) => (Some(Rule::Spread.into()), join(&why, &detail)),
+        (exclusion, _) => (exclusion, detail),
+    };
     Verdict::Row(Judged { exclusion, detail, samples, bad_input })
+}
+
+/// Why repetitions differ too much, if they do.
+fn spread(samples: &[Sample], max_pct: f64) -> Option<String> {
+    let figures = Figures::of(samples).ok()?;
+    let spreads = [("decode", figures.decode_spread_pct()), ("prefill", figures.prefill_spread_pct())];
+    let (what, spread) =
+        spreads.into_iter().find(|(_, spread)| spread.is_some_and(|spread| spread > max_pct))?;
+    Some(format!(
+        "the {what} rates of the repetitions spread by {:.1} %, where {max_pct} % are allowed (--max-spread)",
+        spread.unwrap_or_default()
+    ))
 }
 
 /// The samples whose times can be used, and what is wrong with the first other one.
@@ -96,7 +113,8 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
             );
         }
         let generated = tokens as u64;
-        if generated < task.max_tokens {
+        let ended = !task.suppress_eos && one.sample.finish.as_deref() == Some("eos");
+        if generated < task.max_tokens && !ended {
             return invalid(
                 Rule::ShortGeneration,
                 format!("{}: {generated} of {} tokens were generated", name(rep), task.max_tokens),
@@ -172,6 +190,7 @@ fn explain(stage: Stage, cut: &Cut, ending: Option<&Ending>) -> (Exclusion, Stri
 fn failed(failure: &Failure) -> (Exclusion, String, bool) {
     let exclusion = match (failure.kind, failure.stage) {
         (FailureKind::OutOfMemory, _) => Skip::Oom.into(),
+        (FailureKind::NotComparable, _) => Rule::Inconclusive.into(),
         (_, Stage::Start | Stage::Load) => Fail::Load.into(),
         (_, Stage::Warmup) => Fail::Warmup.into(),
         (_, Stage::Bench | Stage::Finish) => Fail::Bench.into(),
@@ -182,6 +201,7 @@ fn failed(failure: &Failure) -> (Exclusion, String, bool) {
 /// A process that died says nothing; its exit, the kernel and its stderr do.
 fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
     const KILL: i32 = 9;
+    const ABORT: i32 = 6;
     let Some(ending) = ending else {
         return (Fail::Crash.into(), format!("the worker ended during the {}", stage.name()), false);
     };
@@ -190,7 +210,10 @@ fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
         (Some(KILL), Some(1..)) => {
             (Skip::Oom.into(), "the kernel counted a kill for want of memory".to_owned())
         }
-        _ if says_out_of_memory(&ending.stderr) => (Skip::Oom.into(), String::new()),
+        // An allocator that gives up says so and aborts. The words alone could be anybody's.
+        (Some(ABORT), _) if says_out_of_memory(&ending.stderr) => {
+            (Skip::Oom.into(), "its allocator had no memory left and aborted".to_owned())
+        }
         (Some(KILL), Some(0)) => (
             Fail::Crash.into(),
             "the kernel counted no kill for want of memory: killed from outside".to_owned(),
@@ -204,6 +227,8 @@ fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
         }
         _ => (Fail::Crash.into(), String::new()),
     };
+    let most = ending.peak_memory_bytes.map(|most| format!("its memory was {} at most", bytes(most)));
+    let remark = join(&remark, &most.unwrap_or_default());
     (exclusion, join(&join(&what, &remark), &stderr_note(Some(ending))), false)
 }
 
@@ -220,7 +245,7 @@ fn stderr_note(ending: Option<&Ending>) -> String {
     if said.is_empty() { said } else { format!("it said: {said}") }
 }
 
-fn join(one: &str, other: &str) -> String {
+pub(super) fn join(one: &str, other: &str) -> String {
     [one, other].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
@@ -231,15 +256,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::worker::protocol::Prompt;
 
     fn task() -> Task {
         Task {
             path: "x".into(),
+            prompt: Prompt::Synthetic(8),
             prompt_tokens: 8,
             max_tokens: 3,
             prefill_chunk: 2048,
             reps: 2,
             timeout: Duration::from_secs(9),
+            suppress_eos: true,
+            suppress: Vec::new(),
+            tell_tokens: false,
         }
     }
 
@@ -259,6 +289,8 @@ mod tests {
             prompt_sha256: "p".to_owned(),
             build_nanos: None,
             submit_nanos: None,
+            prompt: None,
+            suppressed: None,
         }
     }
 
@@ -273,11 +305,16 @@ mod tests {
     }
 
     fn ended(raw: i32, stderr: &str, oom_kills: Option<u64>) -> Ending {
-        Ending { status: Some(ExitStatus::from_raw(raw)), stderr: stderr.to_owned(), oom_kills }
+        Ending {
+            status: Some(ExitStatus::from_raw(raw)),
+            stderr: stderr.to_owned(),
+            oom_kills,
+            peak_memory_bytes: Some(5_000_000),
+        }
     }
 
     fn verdict(session: &Session) -> (String, String) {
-        match judge(&task(), session) {
+        match judge(&task(), session, 4.0) {
             Verdict::Row(judged) => {
                 (judged.exclusion.map(|exclusion| exclusion.to_string()).unwrap_or_default(), judged.detail)
             }
@@ -337,6 +374,46 @@ mod tests {
         let (status, detail) = aborted("assertion failed");
         assert_eq!(status, "FAIL:crash");
         assert!(detail.contains("SIGABRT") && detail.contains("assertion failed"), "{detail}");
+    }
+
+    #[test]
+    fn words_of_want_of_memory_alone_are_no_evidence_of_it() {
+        let said = "python: cannot allocate memory in the log of somebody else";
+        for raw in [1 << 8, 11, 15] {
+            let (status, detail) =
+                verdict(&session(Some((Stage::Bench, Cut::Died)), ended(raw, said, Some(0))));
+            assert_eq!(status, "FAIL:crash", "{detail}");
+            assert!(detail.contains("5.0 MB at most"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn repetitions_that_spread_too_far_are_invalid_with_all_their_samples() {
+        let mut uneven = session(None, None);
+        if let Some(one) = uneven.generated.last_mut() {
+            one.sample.token_nanos = vec![1000, 2000, 3200];
+        }
+        let (status, detail) = verdict(&uneven);
+        assert_eq!(status, "INVALID:spread");
+        assert!(detail.contains("decode rates") && detail.contains("9.5 %"), "{detail}");
+        match judge(&task(), &uneven, 4.0) {
+            Verdict::Row(judged) => assert_eq!(judged.samples.len(), 2),
+            Verdict::Interrupted => unreachable!("nothing interrupted it"),
+        }
+        assert!(matches!(judge(&task(), &uneven, 10.0), Verdict::Row(Judged { exclusion: None, .. })));
+    }
+
+    #[test]
+    fn an_end_of_sequence_may_end_a_generation_only_where_it_was_allowed_to() {
+        let stop = Task { suppress_eos: false, ..task() };
+        let mut ended = session(None, None);
+        for one in ended.warmup.iter_mut().chain(&mut ended.generated) {
+            one.tokens.truncate(2);
+            one.sample.token_nanos.truncate(2);
+            one.sample.finish = Some("eos".to_owned());
+        }
+        assert!(matches!(judge(&stop, &ended, 4.0), Verdict::Row(Judged { exclusion: None, .. })));
+        assert_eq!(verdict(&ended).0, "INVALID:short_generation");
     }
 
     #[test]

@@ -68,6 +68,8 @@ impl Bench {
             .args([
                 "--format",
                 "json",
+                "--order",
+                "name",
                 "--prompt-tokens",
                 &PROMPT.to_string(),
                 "--max-tokens",
@@ -88,6 +90,7 @@ impl Bench {
         command
             .current_dir(self.root.path())
             .env_remove("BENCH_ALLOW_STALE_BINARY")
+            .env("MLXCEL_CACHE_DIR", self.path("cache"))
             .env("MODELS_DIR", self.path("models"))
             .env("BENCHMARKS_DIR", self.out());
         command

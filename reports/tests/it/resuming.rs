@@ -139,7 +139,7 @@ fn a_row_whose_samples_were_lost_in_a_kill_is_named() {
     drop(with_rows(folder.path(), &["a", "b"]));
     let samples = folder.path().join(format!("{STEM}.samples.jsonl.partial"));
     let text = text_of(&samples);
-    let second: String = text.lines().skip(3).map(|line| format!("{line}\n")).collect();
+    let second = text.lines().skip(3).fold(String::new(), |text, line| text + line + "\n");
     std::fs::write(&samples, second).expect("OK because the folder is ours");
     let resumed = ResultSet::resume(&unfinished(folder.path())).expect("OK because the rows are whole");
     assert_eq!(resumed.lost, BTreeSet::from([0]));
