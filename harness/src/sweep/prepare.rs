@@ -17,7 +17,7 @@ use super::order::order;
 use super::plan::{self, Action, Place};
 use super::record::RunFacts;
 use super::resume;
-use crate::cli::{Cooldown, MODELS, ShapeArgs, SweepArgs};
+use crate::cli::{Cooldown, MODELS, Order, ShapeArgs, SweepArgs};
 use crate::default_models::{self, DefaultModels};
 use crate::exit::{EndsWith, Exit};
 use crate::provenance::binary::Executable;
@@ -97,6 +97,12 @@ impl Resolved {
             }
         }
         cells
+    }
+
+    /// The order by another seed.
+    pub(super) fn shuffle(&mut self, by: Order, seed: u64) {
+        self.seed = seed;
+        self.order = order(&self.places, &self.dedup, by, seed);
     }
 
     /// The one length of all prompts; `None` where they differ.

@@ -70,11 +70,11 @@ impl Previous {
                 && setting("target") == subject.target
                 && setting("models") == subject.models
             {
-                previous.sweeps.push(Sweep {
-                    started_at: provenance.started_at,
-                    measured: measured(&file.rows),
-                    path,
-                });
+                let measured = measured(&file.rows);
+                // One that measured nothing is no measure for others.
+                if !measured.is_empty() {
+                    previous.sweeps.push(Sweep { started_at: provenance.started_at, measured, path });
+                }
             }
         }
         previous.sweeps.sort_by_key(|sweep| (sweep.started_at, sweep.path.clone()));

@@ -62,6 +62,13 @@ pub(super) enum Runtime<'a> {
 }
 
 impl RunFacts {
+    /// The run goes on that this provenance began.
+    pub(super) fn go_on(&mut self, provenance: &Provenance) {
+        self.run_id.clone_from(&provenance.run_id);
+        self.started_at = provenance.started_at;
+        self.date = jiff::tz::TimeZone::system().to_datetime(provenance.started_at).date();
+    }
+
     /// The provenance file, as it is known at the start.
     pub(super) fn provenance(&self) -> Provenance {
         let comparison = &self.tree.comparison;

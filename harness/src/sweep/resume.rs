@@ -101,6 +101,11 @@ pub(super) fn find(
     ))
 }
 
+/// The seed of the order of the first part.
+pub(super) fn seed(provenance: &Provenance) -> Option<u64> {
+    provenance.settings.get("seed")?.as_u64()
+}
+
 /// Whether a finished row is measured again.
 pub(super) fn again(row: &AnyRow, retry: Option<Retry>, lost: &BTreeSet<u32>) -> bool {
     let status = row.status();

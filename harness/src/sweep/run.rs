@@ -63,20 +63,31 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
             .map_err(|reason| anyhow!("{reason}; build it again and start anew"))?;
     }
     let backend = backend(&hello)?;
-    let resolved = match resolve(arguments, named, backend, interrupt) {
+    let mut resolved = match resolve(arguments, named, backend, interrupt) {
         Err(_) if interrupt.is_raised() => {
             complain("interrupted before anything was measured; nothing was written");
             return Ok(Exit::Interrupted);
         }
         resolved => resolved?,
     };
-    let run = facts(arguments, &resolved, executable, tree, hello, backend, factor);
+    let mut run = facts(arguments, &resolved, executable, tree, hello, backend, factor);
+    let resumed = match &arguments.resume {
+        Some(named) if !arguments.roster.plan => resume::find(&arguments.out, named.as_deref(), &run.key)?,
+        _ => None,
+    };
+    let resumed = resumed.map(|(path, provenance)| {
+        run.go_on(&provenance);
+        if let Some(seed) = resume::seed(&provenance).filter(|_| arguments.roster.seed.is_none()) {
+            resolved.shuffle(arguments.roster.order, seed);
+        }
+        path
+    });
     let reference = match &arguments.reference {
         Some(_) if arguments.roster.plan => None,
         Some(wanted) => Some(heard_reference(wanted, &run, interrupt)?),
         None => None,
     };
-    Sweep { arguments, interrupt, program, reference, resolved, run, factor }.carry_out()
+    Sweep { arguments, interrupt, program, reference, resolved, run, resumed, factor }.carry_out()
 }
 
 /// The folders that the command line names; `None` for the default models.
@@ -143,6 +154,8 @@ struct Sweep<'a> {
     reference: Option<ReferenceRun>,
     resolved: Resolved,
     run: RunFacts,
+    /// The result set to go on with.
+    resumed: Option<PathBuf>,
     factor: f64,
 }
 
@@ -278,17 +291,10 @@ impl Sweep<'_> {
                 .as_ref()
                 .map(|reference| self.run.provenance_of("reference", Runtime::Reference(&reference.hello))),
         };
-        match self.resumed()? {
-            Some(path) => Sets::resume(&path, making),
+        match &self.resumed {
+            Some(path) => Sets::resume(path, making),
             None => Sets::create(making),
         }
-    }
-
-    /// The result set to go on with, where one was asked for.
-    fn resumed(&self) -> anyhow::Result<Option<PathBuf>> {
-        let Some(named) = &self.arguments.resume else { return Ok(None) };
-        let found = resume::find(&self.arguments.out, named.as_deref(), &self.run.key)?;
-        Ok(found.map(|(path, _)| path))
     }
 
     fn show_plan(

@@ -42,8 +42,12 @@ impl Sets {
     /// Those of the run of this CSV file; sets beside it that left no file are made anew.
     pub(super) fn resume(path: &Path, making: Making<'_>) -> anyhow::Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let main = Results::resume(path)?;
+        let mut main = Results::resume(path)?;
         let known = main.setting(BESIDE).cloned().unwrap_or_default();
+        let mut times =
+            main.setting("resumed_at").and_then(|times| times.as_array().cloned()).unwrap_or_default();
+        times.push(json!(jiff::Timestamp::now()));
+        main.set_setting("resumed_at", json!(times))?;
         let mut sets = Self { main, control: None, reference: None };
         let unfinished = |kind: &str| {
             let stem = known.get(kind)?.as_str()?;

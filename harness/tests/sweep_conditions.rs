@@ -1,0 +1,281 @@
+//! What makes a measured row valid besides its own answers: control rows, spread, waits, and the reference runtime.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use common::{
+    Bench, HEAR, Outcome, cell, failed, generated, good, hello, loaded, paced, rows, stderr, telling_warmup,
+};
+use mlxcel_reports::store;
+use serde_json::{Value, json};
+
+fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
+    for name in names {
+        bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
+    }
+    Ok(())
+}
+
+/// A worker that generates at a pace that depends on how many were started before it.
+fn drifting(bench: &Bench, first_slow: u32) -> String {
+    let counter = bench.path("count");
+    let rest = |step: u64| format!("{}{}{}{HEAR}", loaded(), paced(0, step), paced(1, step));
+    format!(
+        "{}{HEAR}answered=$request\nread() {{ if [ -n \"$answered\" ]; then request=$answered; answered=; else command read -r request; fi; }}\n\
+         echo x >> {counter}\nif [ \"$(wc -l < {counter})\" -ge {first_slow} ]; then\n{}\nelse\n{}\nfi\n",
+        hello(),
+        rest(2_000_000),
+        rest(1_000_000),
+        counter = counter.display(),
+    )
+}
+
+#[test]
+fn rows_between_controls_that_disagree_are_invalid_and_the_others_are_not() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b", "c", "d"])?;
+    // control, a, b, control, c, d, control: from the sixth on the host is slow.
+    let script = drifting(&bench, 6);
+    let output = bench.sweep(&script, &["all", "--reps", "1", "--control-every", "2"])?.output()?;
+    let statuses: Vec<_> = rows(&output)?.iter().map(|row| cell(row, "status")).collect();
+    assert_eq!(
+        statuses,
+        ["INVALID:provenance", "INVALID:provenance", "INVALID:control_drift", "INVALID:control_drift"],
+        "{}",
+        stderr(&output)
+    );
+    let detail = cell(&rows(&output)?[2], "status_detail");
+    assert!(detail.contains("the control's decode rate was 1000.00 tok/s before"), "{detail}");
+    assert!(stderr(&output).contains("the rows of c, d are invalid"), "{}", stderr(&output));
+    let controls = bench.files()?;
+    let control = controls.iter().find(|name| name.starts_with("control_") && name.ends_with(".csv"));
+    let control = store::open(&bench.out().join(control.ok_or("no control rows")?))?;
+    assert_eq!(control.rows.len(), 3);
+    // The main set is as it is in the file: a row is replaced there too.
+    let main =
+        controls.iter().find(|name| name.starts_with("cpu_") && name.ends_with(".csv")).ok_or("no rows")?;
+    let main = store::open(&bench.out().join(main))?;
+    assert_eq!(main.rows[3].status().to_string(), "INVALID:control_drift");
+    assert_eq!(main.altered, Some(false));
+
+    // Those rows can be measured again alone.
+    let csv = bench.out().join(
+        controls.iter().find(|name| name.starts_with("cpu_") && name.ends_with(".csv")).ok_or("no rows")?,
+    );
+    let text = fs::read_to_string(&csv)?.replace("INVALID:provenance", "SKIP:oom");
+    let edited = bench.path("edited.csv");
+    fs::write(&edited, text)?;
+    let edited = edited.to_string_lossy().into_owned();
+    let output = bench.sweep(&good(1), &["all", "--reps", "1", "--rerun", &edited])?.output()?;
+    let names: Vec<_> = rows(&output)?.iter().map(|row| cell(row, "model")).collect();
+    assert_eq!(names, ["c", "d"], "{}", stderr(&output));
+    Ok(())
+}
+
+#[test]
+fn controls_are_first_last_and_in_between_and_few_rows_have_none_unless_asked() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b", "c"])?;
+    let controls = |arguments: &[&str]| -> Result<usize, Box<dyn std::error::Error>> {
+        let output = bench.sweep(&good(1), &[&["all", "--reps", "1"], arguments].concat())?.output()?;
+        assert_eq!(rows(&output)?.len(), 3);
+        Ok(stderr(&output).lines().filter(|line| line.starts_with("control a:")).count())
+    };
+    assert_eq!(controls(&[])?, 0);
+    assert_eq!(controls(&["--control-every", "10"])?, 2);
+    assert_eq!(controls(&["--control-every", "1"])?, 4);
+    Ok(())
+}
+
+#[test]
+fn repetitions_that_spread_too_far_are_invalid_and_all_are_kept() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["x"])?;
+    let script = format!(
+        "{}{}{}{}{}{HEAR}",
+        hello(),
+        loaded(),
+        paced(0, 1_000_000),
+        paced(1, 1_000_000),
+        paced(2, 1_100_000)
+    );
+    let output = bench.sweep(&script, &["all", "--reps", "2"])?.output()?;
+    let found = rows(&output)?;
+    assert_eq!(cell(&found[0], "status"), "INVALID:spread", "{}", stderr(&output));
+    assert_eq!((cell(&found[0], "reps"), cell(&found[0], "decode_ms")), ("2".to_owned(), String::new()));
+    assert_eq!(store::read_samples(&bench.file(".csv")?)?.len(), 2);
+    let output = bench.sweep(&script, &["all", "--reps", "2", "--max-spread", "15"])?.output()?;
+    assert_eq!(cell(&rows(&output)?[0], "status"), "INVALID:provenance");
+    Ok(())
+}
+
+#[test]
+fn what_was_really_waited_is_in_the_row() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b"])?;
+    let output = bench.sweep(&good(1), &["all", "--reps", "1", "--cooldown", "0.3"])?.output()?;
+    let waited: Vec<f64> = rows(&output)?.iter().filter_map(|row| row["cooldown_ms"].as_f64()).collect();
+    let [first, second] = waited.as_slice() else { return Err(format!("{waited:?}").into()) };
+    assert_eq!(first.to_bits(), 0.0_f64.to_bits());
+    assert!((300.0..10_000.0).contains(second), "{second}");
+    let output =
+        bench.sweep(&good(1), &["all", "--reps", "1", "--cooldown", "60", "--no-cooldown"])?.output()?;
+    assert_eq!(cell(&rows(&output)?[1], "cooldown_ms"), "0.0");
+    Ok(())
+}
+
+#[test]
+fn peaks_of_memory_are_written_for_each_phase() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["x"])?;
+    let output = bench.sweep(&good(1), &["all", "--reps", "1"])?.output()?;
+    let rows = rows(&output)?;
+    for (column, bytes) in
+        [("load_peak_memory_bytes", "8"), ("warmup_peak_memory_bytes", "16"), ("peak_memory_bytes", "16")]
+    {
+        assert_eq!(cell(&rows[0], column), bytes, "{column}");
+    }
+    #[cfg(target_os = "linux")]
+    assert!(rows[0]["worker_peak_memory_bytes"].as_u64().is_some_and(|bytes| bytes > 100_000), "{}", rows[0]);
+    Ok(())
+}
+
+/// A stand-in for a Python interpreter: a program that plays this script whatever it is given.
+fn interpreter(bench: &Bench, script: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let path = bench.path("python");
+    fs::write(&path, format!("#!/bin/sh\n{script}"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(format!("mlx-lm={}", path.display()))
+}
+
+fn reference_hello(backend: &str) -> String {
+    hello()
+        .replace("\"version\":\"0\"", "\"version\":\"mlx-lm-0.32.2\"")
+        .replace("\"backend\":\"cpu\"", &format!("\"backend\":\"{backend}\""))
+}
+
+/// Our own worker, which tells its prompt.
+fn own() -> String {
+    format!(
+        "{}{}{}{}{HEAR}",
+        hello(),
+        loaded(),
+        telling_warmup("00", &json!([2])),
+        generated(1, &[5, 6, 7, 8])
+    )
+}
+
+#[test]
+fn a_reference_is_measured_in_turn_with_the_same_tokens_and_has_a_file_of_its_own() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b"])?;
+    let asked = bench.path("asked");
+    let script = format!(
+        "{}{}{}{}{HEAR}",
+        reference_hello("cpu"),
+        loaded(),
+        telling_warmup("00", &json!([2, 3])).replace(
+            "case \"$request\"",
+            &format!("echo \"$request\" >> {}\ncase \"$request\"", asked.display())
+        ),
+        generated(1, &[5, 6, 7, 8])
+    );
+    let reference = interpreter(&bench, &script)?;
+    let output = bench.sweep(&own(), &["all", "--reps", "1", "--reference", &reference])?.output()?;
+    assert_eq!(rows(&output)?.len(), 2, "{}", stderr(&output));
+    let name = bench.files()?.into_iter().find(|name| name.starts_with("pylm_") && name.ends_with(".csv"));
+    let path = bench.out().join(name.ok_or_else(|| stderr(&output))?);
+    let read = store::open(&path)?;
+    let models: Vec<&str> = read.rows.iter().map(|row| row.identity().checkpoint.model.as_str()).collect();
+    assert_eq!(models, ["a", "b"]);
+    for row in &read.rows {
+        assert!(row.status().is_ok(), "{row:?}");
+        let build = &row.identity().build;
+        assert_eq!(build.baseline_version.as_known().map(String::as_str), Some("mlx-lm-0.32.2"));
+        assert_eq!(build.build_type.as_str(), "python");
+        assert!(!build.mlxcel_commit.is_known());
+    }
+    // The same token ids, count and suppression were asked of it.
+    let asked = fs::read_to_string(asked)?;
+    assert!(asked.contains("{\"tokens\":[1,2,3,4,5,6,7,8]}"), "{asked}");
+    assert!(asked.contains("\"max_tokens\":4") && asked.contains("\"suppress\":[2]"), "{asked}");
+    let history = mlxcel_reports::history::read(&path)?;
+    let runtime = history.records[0].facts.known(mlxcel_reports::record::Field::Runtime);
+    assert_eq!(runtime, Some("mlx-lm"));
+    let verified = bench.program().arg("verify").arg(&path).output()?;
+    assert_eq!(
+        verified.status.code(),
+        Some(0),
+        "{}{}",
+        String::from_utf8_lossy(&verified.stdout),
+        stderr(&verified)
+    );
+    Ok(())
+}
+
+#[test]
+fn a_reference_that_stopped_early_met_another_prompt_or_could_not_suppress_is_no_row() -> Outcome {
+    let warmup = telling_warmup("00", &json!([2]));
+    let short = format!("{warmup}{}", generated(1, &[5, 6]));
+    let other_prompt = format!(
+        "{}{}",
+        telling_warmup("11", &json!([2])),
+        generated(1, &[5, 6, 7, 8]).replace("\"00\"", "\"11\"")
+    );
+    let longer = format!(
+        "{warmup}{}",
+        generated(1, &[5, 6, 7, 8]).replace("\"prompt_tokens\":8", "\"prompt_tokens\":9")
+    );
+    let unsuppressed = format!("{}{}", telling_warmup("00", &Value::Null), generated(1, &[5, 6, 7, 8]));
+    let without_end = failed("warmup", "not_comparable", "no end-of-sequence token is known");
+    for (rest, why) in [
+        (short, "short_generation"),
+        (other_prompt, "another prompt"),
+        (longer, "prompt_mismatch"),
+        (unsuppressed, "could not suppress"),
+        (without_end, "no end-of-sequence token is known"),
+    ] {
+        let bench = Bench::new()?;
+        checkpoints(&bench, &["x"])?;
+        let reference = interpreter(&bench, &format!("{}{}{rest}{HEAR}", reference_hello("cpu"), loaded()))?;
+        let output = bench.sweep(&own(), &["all", "--reps", "1", "--reference", &reference])?.output()?;
+        assert!(
+            stderr(&output).contains("no reference row: x") && stderr(&output).contains(why),
+            "{why}: {}",
+            stderr(&output)
+        );
+        assert!(!bench.files()?.iter().any(|name| name.starts_with("pylm_")), "{why}: {:?}", bench.files()?);
+        let left = bench.json(".provenance.json")?["settings"]["no_reference_row"].to_string();
+        assert!(left.contains(why), "{left}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_reference_that_crashes_has_a_row_that_says_so() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["x"])?;
+    let reference = interpreter(&bench, &format!("{}{}kill -s SEGV $$", reference_hello("cpu"), HEAR))?;
+    let output = bench.sweep(&own(), &["all", "--reps", "1", "--reference", &reference])?.output()?;
+    let name = bench.files()?.into_iter().find(|name| name.starts_with("pylm_") && name.ends_with(".csv"));
+    let read = store::open(&bench.out().join(name.ok_or_else(|| stderr(&output))?))?;
+    assert_eq!(read.rows[0].status().to_string(), "FAIL:crash");
+    Ok(())
+}
+
+#[test]
+fn a_reference_that_cannot_be_had_or_computes_elsewhere_is_refused_before_anything_is_measured() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["x"])?;
+    let elsewhere = interpreter(&bench, &format!("{}{HEAR}", reference_hello("metal")))?;
+    for (reference, why) in [(elsewhere.as_str(), "metal"), ("mlx-lm=/nowhere/python", "/nowhere/python")] {
+        let output = bench.sweep(&own(), &["all", "--reps", "1", "--reference", reference])?.output()?;
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains(why) && said.contains("scripts/oracle_env.sh"), "{said}");
+        assert_eq!(bench.files()?, Vec::<String>::new());
+    }
+    Ok(())
+}
