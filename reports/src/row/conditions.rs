@@ -9,11 +9,11 @@ words! {
     /// How the wait for a quiet host ended before a row was measured.
     pub enum QuietGate ("state of the quiet gate") {
         /// The host was quiet for as long as asked.
-        Quiet = "quiet",
+        Quiet = "Quiet",
         /// The host did not become quiet within the limit; measuring began all the same.
-        TimedOut = "timed_out",
+        TimedOut = "TimedOut",
         /// Nobody looked.
-        Disabled = "disabled",
+        Disabled = "Disabled",
     }
 }
 
