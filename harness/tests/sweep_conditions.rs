@@ -279,3 +279,69 @@ fn a_reference_that_cannot_be_had_or_computes_elsewhere_is_refused_before_anythi
     }
     Ok(())
 }
+
+/// Somebody else who keeps a core busy, until it is dropped.
+struct Busy(std::process::Child);
+
+impl Busy {
+    fn start() -> std::io::Result<Self> {
+        std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().map(Self)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A sweep that looks at the host although its worker measures nothing.
+fn watched(bench: &Bench, script: &str, arguments: &[&str]) -> std::io::Result<std::process::Output> {
+    let mut command = bench.sweep(script, &[&["all", "--reps", "1"], arguments].concat())?;
+    command.env_remove("WAIT_FOR_QUIET").env_remove("BENCH_WATCH").output()
+}
+
+#[test]
+fn a_row_during_which_somebody_else_was_busy_is_contended() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["x"])?;
+    let busy = Busy::start()?;
+    let pause = "sleep 3\n";
+    let script =
+        format!("{}{}{}{pause}{}{HEAR}", hello(), loaded(), paced(0, 1_000_000), paced(1, 1_000_000));
+    let output = watched(&bench, &script, &["--quiet-hold", "0", "--quiet-limit", "2"])?;
+    drop(busy);
+    let rows = rows(&output)?;
+    assert_eq!(cell(&rows[0], "status"), "INVALID:contended", "{}", stderr(&output));
+    assert!(rows[0]["contended_pct"].as_f64().is_some_and(|share| share > 20.0), "{}", rows[0]);
+    assert!(cell(&rows[0], "status_detail").contains("others were busy for"), "{}", rows[0]);
+    assert!(rows[0]["uptime_s"].as_u64().is_some_and(|uptime| uptime > 0));
+    let settings = &bench.json(".provenance.json")?["settings"];
+    assert!(
+        settings["watch"]["windows"].as_u64().is_some_and(|windows| windows > 0),
+        "{}",
+        settings["watch"]
+    );
+    Ok(())
+}
+
+#[test]
+fn a_gate_that_timed_out_marks_every_row_and_so_does_one_that_was_not_there() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b"])?;
+    let busy = Busy::start()?;
+    let flags = ["--quiet-hold", "60", "--quiet-timeout", "1", "--quiet-limit", "2", "--no-watch"];
+    let output = watched(&bench, &good(1), &flags)?;
+    drop(busy);
+    let gates = |output: &std::process::Output| -> Result<Vec<String>, Box<dyn std::error::Error>> {
+        Ok(rows(output)?.iter().map(|row| cell(row, "quiet_gate")).collect())
+    };
+    assert_eq!(gates(&output)?, ["TimedOut", "TimedOut"], "{}", stderr(&output));
+    assert!(rows(&output)?[0]["quiet_wait_ms"].as_f64().is_some_and(|waited| waited >= 1000.0));
+    assert!(stderr(&output).contains("did not become quiet"), "{}", stderr(&output));
+    let output = watched(&bench, &good(1), &["--no-quiet-gate", "--no-watch"])?;
+    assert_eq!(gates(&output)?, ["Disabled", "Disabled"]);
+    assert_eq!(cell(&rows(&output)?[0], "contended_pct"), "");
+    Ok(())
+}

@@ -292,3 +292,18 @@ fn nothing_to_measure_ends_badly_and_says_so() -> Outcome {
     assert!(stderr(&output).contains("nothing was measured: none of the 2 rows"), "{}", stderr(&output));
     Ok(())
 }
+
+#[test]
+fn a_shard_that_the_index_names_and_the_folder_lacks_is_not_measured_around() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("whole")?;
+    let folder = bench.checkpoint_of("torn", &json!({"model_type": "llama"}), 8)?;
+    fs::rename(folder.join("model.safetensors"), folder.join("model-00001-of-00002.safetensors"))?;
+    let index = json!({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}});
+    fs::write(folder.join("model.safetensors.index.json"), index.to_string())?;
+    let output = bench.sweep(&good(1), &["all", "--reps", "1"])?.output()?;
+    let rows = rows(&output)?;
+    assert_eq!(cell(&rows[0], "status"), "SKIP:missing_weights", "{}", stderr(&output));
+    assert!(cell(&rows[0], "status_detail").contains("model-00002-of-00002"), "{}", rows[0]);
+    Ok(())
+}

@@ -173,6 +173,9 @@ fn a_resumed_sweep_skips_finished_rows_and_becomes_one_complete_file() -> Outcom
     assert_eq!(read.completeness, store::Completeness::Complete);
     assert_eq!(read.altered, Some(false));
     assert_eq!(readable(&bench)?, 3);
+    let verified = bench.program().arg("verify").arg(bench.file(".csv")?).output()?;
+    let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert_eq!(verified.status.code(), Some(0), "{said}{}", stderr(&verified));
     Ok(())
 }
 

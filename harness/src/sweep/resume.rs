@@ -67,7 +67,7 @@ pub(super) fn find(
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let found = resumable(folder.unwrap_or(Path::new(".")));
             let same = |other: &Path| other.file_name() == path.file_name();
-            match found.into_iter().find(|(other, _)| same(other)) {
+            match found.into_iter().find(|(other, provenance)| same(other) && is_main(provenance)) {
                 Some((_, provenance)) => vec![(path.to_owned(), provenance)],
                 None => {
                     return refused(format!(
@@ -78,10 +78,7 @@ pub(super) fn find(
                 }
             }
         }
-        None => resumable(folder)
-            .into_iter()
-            .filter(|(_, provenance)| provenance.settings.get("set").is_none_or(|set| set == "sweep"))
-            .collect(),
+        None => resumable(folder).into_iter().filter(|(_, provenance)| is_main(provenance)).collect(),
     };
     let mut others = Vec::new();
     for (path, provenance) in sets.into_iter().rev() {
@@ -99,6 +96,11 @@ pub(super) fn find(
         "rows of two runs are not mixed in one file:\n  {}\nStart without --resume, or resume with what measured the first rows",
         others.join("\n  ")
     ))
+}
+
+/// Control rows and those of a reference go on with the set that they lie beside.
+fn is_main(provenance: &Provenance) -> bool {
+    provenance.settings.get("set").is_none_or(|set| set == "sweep")
 }
 
 /// The seed of the order of the first part.
