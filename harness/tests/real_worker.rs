@@ -36,7 +36,7 @@ fn sweep(bench: &Bench, arguments: &[&str]) -> std::io::Result<Output> {
         .program()
         .arg("sweep")
         .args(arguments)
-        .args(["--format", "json"])
+        .args(["--format", "json", "--order", "name", "--max-spread", "100000"])
         // The tree may be edited while the tests run.
         .env("BENCH_ALLOW_STALE_BINARY", "1")
         .output()

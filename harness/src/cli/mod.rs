@@ -18,8 +18,8 @@ pub use doctor::DoctorArgs;
 pub use gate::{GateArgs, GateFormat, ReportFile};
 pub use quiet::{QuietArgs, QuietWatcherArgs};
 pub use sweep::{
-    ConditionArgs, Cooldown, Dedup, Format, MODELS, Order, Reference, Retry, RosterArgs, ShapeArgs,
-    SweepArgs, Target,
+    ConditionArgs, Cooldown, Dedup, Format, MODELS, Order, QuietGateArgs, Reference, Retry, RosterArgs,
+    ShapeArgs, SweepArgs, Target,
 };
 pub use verify::VerifyArgs;
 

@@ -17,7 +17,8 @@ run); 3 no valid row, though none failed; 4 bad input or output; 64 usage; 130 i
 
 Environment: MODELS_DIR and BENCHMARKS_DIR stand for --models and --out; MLXCEL_CACHE_DIR is where default models and the record \
 of prompts that ran out of memory are kept; BENCH_ALLOW_STALE_BINARY=1 measures although the executable is not built from the \
-working tree, and marks every row; BENCH_MEM_OVERHEAD_FACTOR (default 1.0) multiplies the weights in the estimate of memory; \
+working tree, and marks every row; QUIET_LIMIT, QUIET_HOLD and QUIET_GATE_TIMEOUT stand for the flags of the quiet gate, WAIT_FOR_QUIET=0 \
+for --no-quiet-gate, BENCH_WATCH=0 for --no-watch; BENCH_MEM_OVERHEAD_FACTOR (default 1.0) multiplies the weights in the estimate of memory; \
 MLXCEL_BENCH_IGNORE_OOM_RECORD=1 stands for --ignore-oom-record; MLXLM_PYTHON for the interpreter of --reference mlx-lm.")]
 pub struct SweepArgs {
     /// A checkpoint folder, or `all` for every folder of the models folder. Without it, `all` where --models
@@ -36,6 +37,9 @@ pub struct SweepArgs {
     /// Waits and limits.
     #[command(flatten)]
     pub conditions: ConditionArgs,
+    /// Waiting for a quiet host.
+    #[command(flatten)]
+    pub quiet: QuietGateArgs,
     /// What makes two folders of `all` one checkpoint, of which the first is measured and the others get a row
     /// that names it.
     #[arg(long, value_name = "BY", value_enum, default_value_t = Dedup::Config)]
@@ -134,6 +138,29 @@ pub struct ConditionArgs {
     /// Largest spread of a valid row's repetitions, (max - min) / median in percent.
     #[arg(long, value_name = "PERCENT", default_value = "4", value_parser = positive)]
     pub max_spread: f64,
+}
+
+/// Waiting for a host on which nobody else is busy, and watching it.
+#[derive(Debug, Clone, Args)]
+pub struct QuietGateArgs {
+    /// Share of a core from which a foreign process counts as busy, in percent [default: 15].
+    #[arg(long, value_name = "PERCENT", env = "QUIET_LIMIT", value_parser = positive)]
+    pub quiet_limit: Option<f64>,
+    /// How long nobody else may have been busy before measuring begins, in seconds [default: 90].
+    #[arg(long, value_name = "SECONDS", env = "QUIET_HOLD", value_parser = seconds_or_none)]
+    pub quiet_hold: Option<Duration>,
+    /// How long is waited for that at most, in seconds; 0 for ever [default: 1800].
+    #[arg(long, value_name = "SECONDS", env = "QUIET_GATE_TIMEOUT", value_parser = seconds_or_none)]
+    pub quiet_timeout: Option<Duration>,
+    /// Name of processes that never count as busy. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub quiet_ignore: Vec<String>,
+    /// Begin at once; every row says so. The same as WAIT_FOR_QUIET=0.
+    #[arg(long)]
+    pub no_quiet_gate: bool,
+    /// Do not look who else is busy while rows are measured. The same as BENCH_WATCH=0.
+    #[arg(long)]
+    pub no_watch: bool,
 }
 
 /// In which order rows are measured.

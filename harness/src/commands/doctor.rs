@@ -188,14 +188,9 @@ fn task(arguments: &DoctorArgs, path: PathBuf, backend: Backend) -> Task {
         (false, Backend::Cpu) => (128, 64, 3),
         (false, _) => (512, 128, 3),
     };
-    Task {
-        path,
-        prompt_tokens: arguments.prompt_tokens.map_or(prompt, std::num::NonZero::get),
-        max_tokens: arguments.max_tokens.map_or(generated, std::num::NonZero::get),
-        prefill_chunk: 2048,
-        reps: arguments.reps.map_or(reps, std::num::NonZero::get),
-        timeout: arguments.timeout,
-    }
+    let number = |given: Option<std::num::NonZeroU64>, usual| given.map_or(usual, std::num::NonZero::get);
+    let shape = (number(arguments.prompt_tokens, prompt), number(arguments.max_tokens, generated));
+    Task::synthetic(path, shape, arguments.reps.map_or(reps, std::num::NonZero::get), arguments.timeout)
 }
 
 /// Who will measure. Also proves that a worker can be started at all.

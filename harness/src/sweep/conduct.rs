@@ -13,6 +13,7 @@ use super::controls::{Controls, Drift};
 use super::cooldown::Waits;
 use super::dedup::Survivors;
 use super::foresight::Foresight;
+use super::host_watch::HostWatch;
 use super::interrupt::Interrupt;
 use super::judge::{Judged, Verdict, judge};
 use super::oom_record::OomRecord;
@@ -21,7 +22,7 @@ use super::prepare::{Cell, Resolved};
 use super::progress::SweepProgress;
 use super::record::{RunFacts, Runtime};
 use super::resume::again;
-use super::rows::{Making, Surrounding};
+use super::rows::Making;
 use super::sets::Sets;
 use crate::cli::SweepArgs;
 use crate::text::complain;
@@ -45,6 +46,7 @@ pub(super) struct Conductor<'a> {
     pub(super) resolved: &'a Resolved,
     pub(super) run: &'a RunFacts,
     pub(super) foresight: &'a Foresight<'a>,
+    pub(super) host: &'a HostWatch,
     /// The control checkpoint and its prompt.
     pub(super) control: Option<(&'a Place, Cell)>,
 }
@@ -313,6 +315,7 @@ impl Conductor<'_> {
         if self.interrupt.is_raised() {
             return Ok(None);
         }
+        self.host.before_row();
         let making = self.making(runtime, place, cell, task, order_index);
         let program = match (runtime, self.reference) {
             (Runtime::Reference(_), Some(reference)) => &reference.program,
@@ -330,7 +333,7 @@ impl Conductor<'_> {
         let Verdict::Row(judged) = judge(task, &session, self.arguments.conditions.max_spread) else {
             return Ok(None);
         };
-        let around = Surrounding { waited: Some(waited), ..Surrounding::default() };
+        let around = self.host.around(session.measured, waited);
         let row = making.measured(&session, &judged, &around);
         let Judged { samples, bad_input, detail, .. } = judged;
         Ok(Some(Outcome { row, samples, session, bad_input, detail }))

@@ -7,14 +7,10 @@
 use std::time::{Duration, Instant};
 
 use crate::cli::{ConditionArgs, Cooldown};
+use crate::host::cooldown::{CooldownSettings, Surroundings, wait};
 
 /// How often a waiting sweep looks whether it was interrupted.
 const POLL: Duration = Duration::from_millis(100);
-/// How close to the first rate the control kernel must come.
-const RECOVERED: f64 = 0.99;
-/// How long is waited between two looks at the control kernel.
-const PAUSE: Duration = Duration::from_secs(5);
-
 /// Waits between rows.
 pub(super) struct Waits<'a> {
     arguments: &'a ConditionArgs,
@@ -64,14 +60,18 @@ impl<'a> Waits<'a> {
 
     fn until_recovered(&self) {
         let Some(first) = self.first_rate else { return };
-        let begun = Instant::now();
-        while begun.elapsed() < self.arguments.cooldown_limit && !(self.interrupted)() {
-            match (self.kernel)() {
-                Some(rate) if rate < first * RECOVERED => {}
-                _ => return,
-            }
-            self.sleep(PAUSE.min(self.arguments.cooldown_limit.saturating_sub(begun.elapsed())));
-        }
+        let settings =
+            CooldownSettings { at_most: self.arguments.cooldown_limit, ..CooldownSettings::default() };
+        let mut kernel = || (self.kernel)();
+        let mut sleep = std::thread::sleep;
+        let mut around = Surroundings {
+            kernel: &mut kernel,
+            sleep: &mut sleep,
+            now: &Instant::now,
+            interrupted: self.interrupted,
+        };
+        // An interruption is noticed by whoever asked for the wait.
+        let _ = wait(first, &settings, &mut around);
     }
 
     fn sleep(&self, time: Duration) {

@@ -10,6 +10,7 @@ mod cooldown;
 mod dedup;
 mod foresight;
 mod guards;
+mod host_watch;
 pub mod interrupt;
 pub mod judge;
 mod memory;

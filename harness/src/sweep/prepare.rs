@@ -334,6 +334,7 @@ pub(super) fn facts(
         "eos_policy": if arguments.shape.no_ignore_eos { "stop" } else { "suppress" },
         "memory_overhead_factor": factor,
         "image": arguments.roster.image,
+        "quiet_gate": !arguments.quiet.no_quiet_gate,
         "dedup": format!("{:?}", arguments.dedup()).to_lowercase(),
         "duplicates": resolved.dedup.json(),
         "remarks": resolved.remarks,

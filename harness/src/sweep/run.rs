@@ -3,6 +3,7 @@
 //!
 //! What is settled before the first checkpoint is in `prepare`, the measuring in `conduct`.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -17,6 +18,7 @@ use super::controls::{Controls, DEFAULT_EVERY, FEWEST_ROWS};
 use super::cooldown::Waits;
 use super::foresight::Foresight;
 use super::guards;
+use super::host_watch::{HostWatch, Looking, noise_floor_pct};
 use super::interrupt::Interrupt;
 use super::memory::{Budget, factor};
 use super::oom_record::{self, OomRecord};
@@ -31,6 +33,7 @@ use super::sets::{self, Sets};
 use crate::cli::{Format, SweepArgs, Target};
 use crate::digests::cache_folder;
 use crate::exit::{EndsWith, Exit};
+use crate::host::gemm;
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::short_name;
 use crate::reference;
@@ -175,6 +178,14 @@ impl Sweep<'_> {
         if self.arguments.roster.plan {
             return self.show_plan(&foresight, &record, &previous);
         }
+        let interrupted = || self.interrupt.is_raised();
+        let looking = Looking::new(&self.arguments.quiet, self.run.backend, self.program.foreign);
+        let floor = noise_floor_pct(self.run.machine.host_id.as_deref(), self.run.backend);
+        let host = HostWatch::begin(&looking, self.run.machine.chip.as_deref(), floor, &interrupted)?;
+        let Some(host) = host else {
+            complain("interrupted before anything was measured; nothing was written");
+            return Ok(Exit::Interrupted);
+        };
         let items = Conductor::items(&self.resolved);
         let control = self.control(&foresight, &record, &items)?;
         let conductor = Conductor {
@@ -185,17 +196,30 @@ impl Sweep<'_> {
             resolved: &self.resolved,
             run: &self.run,
             foresight: &foresight,
+            host: &host,
             control: control.as_ref().map(|(place, cell, _)| (place.as_place(&self.resolved), cell.clone())),
         };
         let every = control.as_ref().map(|(_, _, every)| *every);
-        let controls = Controls::new(every, None);
-        let sets = self.sets(every, &controls)?;
-        let interrupted = || self.interrupt.is_raised();
-        let waits = Waits::new(&self.arguments.conditions, &|| None, &interrupted);
+        let controls = Controls::new(every, floor);
+        let mut sets = self.sets(every, &controls)?;
+        sets.main.set_setting("host", host.at_begin())?;
+        let gemm = RefCell::new(None);
+        let kernel = || {
+            let mut gemm = gemm.borrow_mut();
+            let rates = gemm.get_or_insert_with(gemm::Kernel::new).rates(8);
+            // Heat slows all of them, somebody else only some.
+            rates.into_iter().reduce(f64::max)
+        };
+        let waits = Waits::new(&self.arguments.conditions, &kernel, &interrupted);
         let progress = SweepProgress::new(&self.work(&items), self.arguments.shape.reps.get());
         let mut state = State::new(sets, controls, waits, record, progress);
         let outcome = conductor.conduct(&mut state);
         state.progress.close();
+        if let Some(watched) = host.at_end()
+            && let Err(error) = state.sets.main.set_setting("watch", watched)
+        {
+            complain(&format!("note: what the watch saw could not be kept: {error:#}"));
+        }
         self.end(outcome, &mut state, &previous)
     }
 

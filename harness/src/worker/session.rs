@@ -34,6 +34,29 @@ pub struct Task {
     pub tell_tokens: bool,
 }
 
+impl Task {
+    /// The usual one: a synthetic prompt, and exactly so many tokens.
+    pub fn synthetic(
+        path: PathBuf,
+        (prompt_tokens, max_tokens): (u64, u64),
+        reps: u32,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            path,
+            prompt: Prompt::Synthetic(prompt_tokens),
+            prompt_tokens,
+            max_tokens,
+            prefill_chunk: 2048,
+            reps,
+            timeout,
+            suppress_eos: true,
+            suppress: Vec::new(),
+            tell_tokens: false,
+        }
+    }
+}
+
 /// How far a session has come, for people who wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {

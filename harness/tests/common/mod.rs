@@ -103,6 +103,9 @@ impl Bench {
         command
             .current_dir(self.root.path())
             .env_remove("BENCH_ALLOW_STALE_BINARY")
+            // The tests keep the host busy themselves.
+            .env("WAIT_FOR_QUIET", "0")
+            .env("BENCH_WATCH", "0")
             .env("MLXCEL_CACHE_DIR", self.path("cache"))
             .env("MODELS_DIR", self.path("models"))
             .env("BENCHMARKS_DIR", self.out());

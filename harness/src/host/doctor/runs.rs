@@ -80,7 +80,8 @@ fn one(around: &mut RunsTask<'_>, round: u32, is_first: bool) -> anyhow::Result<
     );
     let name = if is_first { "first" } else { "second" };
     let place = format!("round {} of {}, {name} side", round + 1, around.rounds);
-    let judged = match judge(&around.task, &session) {
+    // Repetitions may spread as they will: how far they do is what is looked for.
+    let judged = match judge(&around.task, &session, f64::INFINITY) {
         Verdict::Interrupted => {
             bail!(EndsWith(Exit::Interrupted, "interrupted; nothing was stored".to_owned()))
         }
