@@ -49,21 +49,15 @@ fn rows_between_controls_that_disagree_are_invalid_and_the_others_are_not() -> O
     let detail = cell(&rows(&output)?[2], "status_detail");
     assert!(detail.contains("the control's decode rate was 1000.00 tok/s before"), "{detail}");
     assert!(stderr(&output).contains("the rows of c, d are invalid"), "{}", stderr(&output));
-    let controls = bench.files()?;
-    let control = controls.iter().find(|name| name.starts_with("control_") && name.ends_with(".csv"));
-    let control = store::open(&bench.out().join(control.ok_or("no control rows")?))?;
+    let control = store::open(&bench.csv_of("control_")?.ok_or("no control rows")?)?;
     assert_eq!(control.rows.len(), 3);
     // The main set is as it is in the file: a row is replaced there too.
-    let main =
-        controls.iter().find(|name| name.starts_with("cpu_") && name.ends_with(".csv")).ok_or("no rows")?;
-    let main = store::open(&bench.out().join(main))?;
+    let csv = bench.csv_of("cpu_")?.ok_or("no rows")?;
+    let main = store::open(&csv)?;
     assert_eq!(main.rows[3].status().to_string(), "INVALID:control_drift");
     assert_eq!(main.altered, Some(false));
 
     // Those rows can be measured again alone.
-    let csv = bench.out().join(
-        controls.iter().find(|name| name.starts_with("cpu_") && name.ends_with(".csv")).ok_or("no rows")?,
-    );
     let text = fs::read_to_string(&csv)?.replace("INVALID:provenance", "SKIP:oom");
     let edited = bench.path("edited.csv");
     fs::write(&edited, text)?;
@@ -185,8 +179,7 @@ fn a_reference_is_measured_in_turn_with_the_same_tokens_and_has_a_file_of_its_ow
     let reference = interpreter(&bench, &script)?;
     let output = bench.sweep(&own(), &["all", "--reps", "1", "--reference", &reference])?.output()?;
     assert_eq!(rows(&output)?.len(), 2, "{}", stderr(&output));
-    let name = bench.files()?.into_iter().find(|name| name.starts_with("pylm_") && name.ends_with(".csv"));
-    let path = bench.out().join(name.ok_or_else(|| stderr(&output))?);
+    let path = bench.csv_of("pylm_")?.ok_or_else(|| stderr(&output))?;
     let read = store::open(&path)?;
     let models: Vec<&str> = read.rows.iter().map(|row| row.identity().checkpoint.model.as_str()).collect();
     assert_eq!(models, ["a", "b"]);
@@ -259,8 +252,7 @@ fn a_reference_that_crashes_has_a_row_that_says_so() -> Outcome {
     checkpoints(&bench, &["x"])?;
     let reference = interpreter(&bench, &format!("{}{}kill -s SEGV $$", reference_hello("cpu"), HEAR))?;
     let output = bench.sweep(&own(), &["all", "--reps", "1", "--reference", &reference])?.output()?;
-    let name = bench.files()?.into_iter().find(|name| name.starts_with("pylm_") && name.ends_with(".csv"));
-    let read = store::open(&bench.out().join(name.ok_or_else(|| stderr(&output))?))?;
+    let read = store::open(&bench.csv_of("pylm_")?.ok_or_else(|| stderr(&output))?)?;
     assert_eq!(read.rows[0].status().to_string(), "FAIL:crash");
     Ok(())
 }

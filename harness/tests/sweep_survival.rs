@@ -69,14 +69,18 @@ fn interrupted(
     Ok(output)
 }
 
+fn is_finished(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "csv")
+}
+
 /// Every result file can be read, and each row has exactly its samples.
 fn readable(bench: &Bench) -> Result<usize, Box<dyn std::error::Error>> {
     let mut rows = 0;
     for name in bench.files()? {
-        if !(name.ends_with(".csv") || name.ends_with(".csv.partial")) {
+        let path = bench.out().join(&name);
+        if !(is_finished(&path) || name.ends_with(".csv.partial")) {
             continue;
         }
-        let path = bench.out().join(&name);
         if fs::metadata(&path)?.len() == 0 {
             // Made, and killed before the header.
             continue;
@@ -142,7 +146,7 @@ fn a_sweep_killed_at_any_of_a_hundred_instants_leaves_readable_files_and_can_be_
         // At most the row in flight is lost: what was finished stays, whatever is killed.
         assert!(rows >= rows_before, "{rows} rows after {rows_before}: {:?}", bench.files()?);
         rows_before = rows;
-        if bench.files()?.iter().any(|name| name.ends_with(".csv")) {
+        if bench.files()?.iter().any(|name| is_finished(Path::new(name))) {
             bench = Bench::new()?;
             checkpoints(&bench, &names)?;
             rows_before = 0;
@@ -337,7 +341,7 @@ fn a_full_disk_stops_the_sweep_with_the_finished_rows_safe() -> Outcome {
     assert!(samples > 2 * provenance, "{samples} {provenance}");
     let bench = Bench::new()?;
     checkpoints(&bench, &models)?;
-    let output = sweep(&bench, Some((provenance + samples) / 2 / 512), &[])?;
+    let output = sweep(&bench, Some(u64::midpoint(provenance, samples) / 512), &[])?;
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(said.contains("could not be kept") && said.contains("stays there"), "{said}");

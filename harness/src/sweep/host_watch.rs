@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn the_gate_has_the_figures_of_the_methodology_and_its_flags_change_them() -> Result<(), String> {
         let gate = looking(&[], false)?.gate;
-        assert_eq!((gate.hold, gate.limit), (Duration::from_secs(90), Some(Duration::from_secs(1800))));
+        assert_eq!((gate.hold, gate.limit), (Duration::from_secs(90), Some(Duration::from_mins(30))));
         assert_eq!(gate.limits.cpu_pct.to_bits(), 15.0_f64.to_bits());
         let flags =
             ["--quiet-limit", "30", "--quiet-hold", "10", "--quiet-timeout", "0", "--quiet-ignore", "Dock"];

@@ -122,6 +122,18 @@ impl Bench {
         }
     }
 
+    /// The one complete CSV file whose name begins like this, if there is one.
+    pub(crate) fn csv_of(&self, begins: &str) -> io::Result<Option<PathBuf>> {
+        let mut files = self.files()?.into_iter().map(|name| self.out().join(name));
+        let named = |path: &PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            name.starts_with(begins)
+                && path.extension().is_some_and(|ending| ending == "csv")
+                && !name.contains(".partial.")
+        };
+        Ok(files.rfind(named))
+    }
+
     /// A JSON file of the results.
     pub(crate) fn json(&self, ending: &str) -> Result<Value, Box<dyn Error>> {
         Ok(serde_json::from_slice(&fs::read(self.file(ending)?)?)?)
