@@ -3,18 +3,17 @@
 mod common;
 
 use std::fs;
+use std::process::Output;
 
 use common::{Bench, Outcome, cell, depending_on, failed, good, good_rest, rows, stderr};
 use serde_json::{Value, json};
 
-fn plan(
-    bench: &Bench,
-    arguments: &[&str],
-) -> Result<(Vec<Value>, Option<i32>, String), Box<dyn std::error::Error>> {
+/// The rows of a plan, and how the program ended.
+fn plan(bench: &Bench, arguments: &[&str]) -> Result<(Vec<Value>, Output), Box<dyn std::error::Error>> {
     let output = bench.sweep(&good(1), &[arguments, &["--plan"]].concat())?.output()?;
     let rows =
         serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {}", stderr(&output)))?;
-    Ok((rows, output.status.code(), stderr(&output)))
+    Ok((rows, output))
 }
 
 #[test]
@@ -27,8 +26,8 @@ fn a_plan_gives_each_folder_its_expected_status_and_measures_and_writes_nothing(
     fs::write(bench.path("models/weightless/config.json"), r#"{"model_type":"llama"}"#)?;
     let embedder = json!({"model_type": "bert", "architectures": ["BertModel"]});
     bench.checkpoint_of("embedder", &embedder, 8)?;
-    let (planned, code, said) = plan(&bench, &["all"])?;
-    assert_eq!(code, Some(0), "{said}");
+    let (planned, output) = plan(&bench, &["all"])?;
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let expected: Vec<(String, String)> =
         planned.iter().map(|row| (cell(row, "model"), cell(row, "expected"))).collect();
     let wanted = [
@@ -74,7 +73,7 @@ fn every_row_of_a_sweep_is_one_of_its_plan() -> Outcome {
         bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
     }
     fs::create_dir(bench.path("models/empty"))?;
-    let (planned, ..) = plan(&bench, &["all"])?;
+    let (planned, _) = plan(&bench, &["all"])?;
     let output = bench.sweep(&good(1), &["all", "--reps", "1"])?.output()?;
     let names = |rows: &[Value]| rows.iter().map(|row| cell(row, "model")).collect::<Vec<_>>();
     assert_eq!(names(&rows(&output)?), names(&planned));

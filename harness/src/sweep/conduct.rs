@@ -15,7 +15,7 @@ use super::dedup::Survivors;
 use super::foresight::Foresight;
 use super::host_watch::HostWatch;
 use super::interrupt::Interrupt;
-use super::judge::{Judged, Verdict, judge};
+use super::judge::{Judged, Limits, Verdict, judge};
 use super::oom_record::OomRecord;
 use super::plan::{Action, Place};
 use super::prepare::{Cell, Resolved};
@@ -330,7 +330,11 @@ impl Conductor<'_> {
             },
         );
         state.waits.measured(folder.weight_bytes());
-        let Verdict::Row(judged) = judge(task, &session, self.arguments.conditions.max_spread) else {
+        let limits = Limits {
+            max_spread_pct: self.arguments.conditions.max_spread,
+            memory_bytes: self.foresight.budget.as_ref().map(|budget| budget.bytes),
+        };
+        let Verdict::Row(judged) = judge(task, &session, &limits) else {
             return Ok(None);
         };
         let around = self.host.around(session.measured, waited);

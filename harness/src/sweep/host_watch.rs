@@ -54,11 +54,16 @@ pub(super) struct Looking {
 }
 
 impl Looking {
-    /// By flags and variables. A worker that is not this program measures nothing, so nothing is waited for unless that is
-    /// asked for.
-    pub(super) fn new(arguments: &QuietGateArgs, backend: Backend, foreign: bool) -> Self {
+    /// By flags and variables. A worker that is not this program measures nothing, and a first look at the default models is
+    /// not to begin with a minute and a half of waiting: in both, nothing is waited for unless that is asked for.
+    pub(super) fn new(
+        arguments: &QuietGateArgs,
+        backend: Backend,
+        (foreign, first_look): (bool, bool),
+    ) -> Self {
         let off = |name: &str| std::env::var_os(name).is_some_and(|value| value == "0");
         let asked = !foreign || arguments.quiet_hold.is_some();
+        let waits = asked && (!first_look || arguments.quiet_hold.is_some());
         let usual = GateSettings::default();
         let limits = Limits {
             cpu_pct: arguments.quiet_limit.unwrap_or(usual.limits.cpu_pct),
@@ -67,7 +72,7 @@ impl Looking {
         };
         let hold = arguments.quiet_hold.unwrap_or(usual.hold);
         let gate = GateSettings {
-            enabled: asked && !arguments.no_quiet_gate && !off(WAIT),
+            enabled: waits && !arguments.no_quiet_gate && !off(WAIT),
             limits,
             hold,
             limit: arguments
@@ -242,7 +247,7 @@ mod tests {
     fn looking(flags: &[&str], foreign: bool) -> Result<Looking, String> {
         match crate::cli::Cli::try_parse_from(["mlxcel-bench", "sweep"].iter().chain(flags)) {
             Ok(crate::cli::Cli { command: crate::cli::Command::Sweep(arguments) }) => {
-                Ok(Looking::new(&arguments.quiet, Backend::Cpu, foreign))
+                Ok(Looking::new(&arguments.quiet, Backend::Cpu, (foreign, false)))
             }
             Ok(_) => Err("another command".to_owned()),
             Err(error) => Err(error.to_string()),

@@ -38,8 +38,22 @@ pub struct Judged {
     pub bad_input: bool,
 }
 
-/// Judges a session. Rows whose repetitions spread by more than `max_spread_pct` are invalid.
-pub fn judge(task: &Task, session: &Session, max_spread_pct: f64) -> Verdict {
+/// What a session is held against.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Largest spread of the repetitions of a valid row, in percent.
+    pub max_spread_pct: f64,
+    /// Memory that a worker may use; one that was killed beyond it, where the kernel tells nothing, ran out of it.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// None: for measurements that look for how far repetitions spread.
+    pub const NONE: Self = Self { max_spread_pct: f64::INFINITY, memory_bytes: None };
+}
+
+/// Judges a session.
+pub fn judge(task: &Task, session: &Session, limits: &Limits) -> Verdict {
     let (samples, unusable) = usable(&session.generated);
     let (exclusion, detail, bad_input) = match &session.cut {
         None => conclude(task, session, unusable),
@@ -56,11 +70,12 @@ pub fn judge(task: &Task, session: &Session, max_spread_pct: f64) -> Verdict {
         }
         Some((_, Cut::Interrupted)) => return Verdict::Interrupted,
         Some((stage, cut)) => {
-            let (exclusion, detail, bad_input) = explain(*stage, cut, session.ending.as_ref());
+            let (exclusion, detail, bad_input) =
+                explain(*stage, cut, session.ending.as_ref(), limits.memory_bytes);
             (Some(exclusion), join(&detail, &unusable.unwrap_or_default()), bad_input)
         }
     };
-    let (exclusion, detail) = match (exclusion, spread(&samples, max_spread_pct)) {
+    let (exclusion, detail) = match (exclusion, spread(&samples, limits.max_spread_pct)) {
         (None, Some(why)) => (Some(Rule::Spread.into()), join(&why, &detail)),
         (exclusion, _) => (exclusion, detail),
     };
@@ -165,12 +180,17 @@ fn token_note(session: &Session) -> Option<String> {
     })
 }
 
-fn explain(stage: Stage, cut: &Cut, ending: Option<&Ending>) -> (Exclusion, String, bool) {
+fn explain(
+    stage: Stage,
+    cut: &Cut,
+    ending: Option<&Ending>,
+    memory_bytes: Option<u64>,
+) -> (Exclusion, String, bool) {
     let fail = |fail: Fail, detail: String| (fail.into(), detail, false);
     match cut {
         Cut::NotStarted(error) => fail(Fail::Crash, format!("the worker could not be started: {error}")),
         Cut::Failed(failure) => failed(failure),
-        Cut::Died => died(stage, ending),
+        Cut::Died => died(stage, ending, memory_bytes),
         Cut::TimedOut(limit) => {
             let detail = format!(
                 "the {} took longer than {} and was ended (--timeout)",
@@ -199,7 +219,7 @@ fn failed(failure: &Failure) -> (Exclusion, String, bool) {
 }
 
 /// A process that died says nothing; its exit, the kernel and its stderr do.
-fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
+fn died(stage: Stage, ending: Option<&Ending>, memory_bytes: Option<u64>) -> (Exclusion, String, bool) {
     const KILL: i32 = 9;
     const ABORT: i32 = 6;
     let Some(ending) = ending else {
@@ -218,6 +238,14 @@ fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
             Fail::Crash.into(),
             "the kernel counted no kill for want of memory: killed from outside".to_owned(),
         ),
+        (Some(KILL), None)
+            if ending.peak_memory_bytes.zip(memory_bytes).is_some_and(|(most, limit)| most >= limit) =>
+        {
+            (
+                Skip::Oom.into(),
+                "the kernel tells no count of kills, and its memory was at the limit".to_owned(),
+            )
+        }
         (Some(KILL), None) => (
             Fail::Crash.into(),
             "whether for want of memory cannot be told, since the kernel's count cannot be read".to_owned(),
@@ -257,6 +285,8 @@ mod tests {
 
     use super::*;
     use crate::worker::protocol::Prompt;
+
+    const LIMITS: Limits = Limits { max_spread_pct: 4.0, memory_bytes: Some(6_000_000) };
 
     fn task() -> Task {
         Task {
@@ -314,7 +344,7 @@ mod tests {
     }
 
     fn verdict(session: &Session) -> (String, String) {
-        match judge(&task(), session, 4.0) {
+        match judge(&task(), session, &LIMITS) {
             Verdict::Row(judged) => {
                 (judged.exclusion.map(|exclusion| exclusion.to_string()).unwrap_or_default(), judged.detail)
             }
@@ -365,6 +395,11 @@ mod tests {
         assert_eq!(killed(Some(1)), "SKIP:oom");
         assert_eq!(killed(Some(0)), "FAIL:crash");
         assert_eq!(killed(None), "FAIL:crash");
+        // Where nothing is counted, the memory that it had says whether it ran out of it.
+        let large = Ending { peak_memory_bytes: Some(6_000_000), ..ended(9, "", None) };
+        assert_eq!(verdict(&session(Some((Stage::Load, Cut::Died)), large)).0, "SKIP:oom");
+        let counted = Ending { peak_memory_bytes: Some(6_000_000), ..ended(9, "", Some(0)) };
+        assert_eq!(verdict(&session(Some((Stage::Load, Cut::Died)), counted)).0, "FAIL:crash");
     }
 
     #[test]
@@ -396,11 +431,14 @@ mod tests {
         let (status, detail) = verdict(&uneven);
         assert_eq!(status, "INVALID:spread");
         assert!(detail.contains("decode rates") && detail.contains("9.5 %"), "{detail}");
-        match judge(&task(), &uneven, 4.0) {
+        match judge(&task(), &uneven, &LIMITS) {
             Verdict::Row(judged) => assert_eq!(judged.samples.len(), 2),
             Verdict::Interrupted => unreachable!("nothing interrupted it"),
         }
-        assert!(matches!(judge(&task(), &uneven, 10.0), Verdict::Row(Judged { exclusion: None, .. })));
+        assert!(matches!(
+            judge(&task(), &uneven, &Limits { max_spread_pct: 10.0, ..LIMITS }),
+            Verdict::Row(Judged { exclusion: None, .. })
+        ));
     }
 
     #[test]
@@ -412,7 +450,7 @@ mod tests {
             one.sample.token_nanos.truncate(2);
             one.sample.finish = Some("eos".to_owned());
         }
-        assert!(matches!(judge(&stop, &ended, 4.0), Verdict::Row(Judged { exclusion: None, .. })));
+        assert!(matches!(judge(&stop, &ended, &LIMITS), Verdict::Row(Judged { exclusion: None, .. })));
         assert_eq!(verdict(&ended).0, "INVALID:short_generation");
     }
 

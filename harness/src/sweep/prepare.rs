@@ -44,6 +44,8 @@ pub(super) struct Resolved {
     pub(super) single: bool,
     /// Whether the weights of all places are made up.
     pub(super) synthetic: bool,
+    /// Whether these are the default models in their small shape.
+    pub(super) first_look: bool,
     /// Requested lengths of the prompt, rising.
     pub(super) lengths: Vec<u64>,
     /// Whether a context shortens a prompt instead of making it an error.
@@ -183,11 +185,23 @@ pub(super) fn resolve(
         if plan::all(Path::new(MODELS)).is_ok() {
             complain("note: measuring the default models; `sweep all` measures those in the folder `models`");
         }
-        let DefaultModels { folders, synthetic, remark } = default_models::prepare(interrupt)?;
+        let models = if arguments.roster.plan {
+            // A plan fetches and makes nothing.
+            default_models::at_hand()?.ok_or_else(|| {
+                anyhow!(
+                    "the default models are not at hand, so there is nothing to plan with: `sweep` without --plan fetches \
+                     and makes them; or name a folder"
+                )
+            })?
+        } else {
+            default_models::prepare(interrupt)?
+        };
+        let DefaultModels { folders, synthetic, remark } = models;
         remarks.extend(remark);
         (plan::listed(&folders), false, synthetic)
     };
     let (lengths, max_tokens, remark) = shape(&arguments.shape, by_default, backend);
+    let first_look = remark.is_some();
     if let Some(remark) = remark {
         complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
         remarks.push(remark);
@@ -202,6 +216,7 @@ pub(super) fn resolve(
         places,
         single,
         synthetic,
+        first_look,
         lengths,
         capped,
         max_tokens,

@@ -179,7 +179,8 @@ impl Sweep<'_> {
             return self.show_plan(&foresight, &record, &previous);
         }
         let interrupted = || self.interrupt.is_raised();
-        let looking = Looking::new(&self.arguments.quiet, self.run.backend, self.program.foreign);
+        let kinds = (self.program.foreign, self.resolved.first_look);
+        let looking = Looking::new(&self.arguments.quiet, self.run.backend, kinds);
         let floor = noise_floor_pct(self.run.machine.host_id.as_deref(), self.run.backend);
         let host = HostWatch::begin(&looking, self.run.machine.chip.as_deref(), floor, &interrupted)?;
         let Some(host) = host else {
@@ -206,9 +207,7 @@ impl Sweep<'_> {
         let gemm = RefCell::new(None);
         let kernel = || {
             let mut gemm = gemm.borrow_mut();
-            let rates = gemm.get_or_insert_with(gemm::Kernel::new).rates(8);
-            // Heat slows all of them, somebody else only some.
-            rates.into_iter().reduce(f64::max)
+            gemm.get_or_insert_with(gemm::Kernel::new).control_rate()
         };
         let waits = Waits::new(&self.arguments.conditions, &kernel, &interrupted);
         let progress = SweepProgress::new(&self.work(&items), self.arguments.shape.reps.get());

@@ -8,7 +8,7 @@ use mlxcel_reports::record::Metric;
 use mlxcel_reports::row::Figures;
 
 use crate::exit::{EndsWith, Exit};
-use crate::sweep::judge::{Verdict, judge};
+use crate::sweep::judge::{Limits, Verdict, judge};
 use crate::worker::child::WorkerProgram;
 use crate::worker::session::{Surroundings, Task, measure as converse};
 
@@ -81,7 +81,7 @@ fn one(around: &mut RunsTask<'_>, round: u32, is_first: bool) -> anyhow::Result<
     let name = if is_first { "first" } else { "second" };
     let place = format!("round {} of {}, {name} side", round + 1, around.rounds);
     // Repetitions may spread as they will: how far they do is what is looked for.
-    let judged = match judge(&around.task, &session, f64::INFINITY) {
+    let judged = match judge(&around.task, &session, &Limits::NONE) {
         Verdict::Interrupted => {
             bail!(EndsWith(Exit::Interrupted, "interrupted; nothing was stored".to_owned()))
         }
