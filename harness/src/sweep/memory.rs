@@ -166,6 +166,7 @@ mod tests {
             name: "RTX".to_owned(),
             memory_bytes: Some(24_000_000_000),
             driver: None,
+            cuda_version: None,
             count: 1,
         };
         let machine = Machine { memory_bytes: Some(256_000_000_000), gpu: Some(gpu), ..Machine::default() };

@@ -38,6 +38,7 @@ const SMALL_SHAPE: (u64, u64) = (64, 16);
 const INTRODUCTION: Duration = Duration::from_mins(3);
 
 /// What a sweep is to do, after defaults and flags.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Resolved {
     pub(super) places: Vec<Place>,
     /// Whether exactly one folder was named: then bad input is an error rather than a row.

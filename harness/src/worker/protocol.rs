@@ -81,7 +81,7 @@ pub enum Event {
     /// The checkpoint is loaded and all its weights are in memory.
     Loaded(Box<Loaded>),
     /// A generation ended.
-    Generated(Generated),
+    Generated(Box<Generated>),
     /// Something did not work; the worker ends.
     Failed(Failure),
     /// The last word of a worker that was told to finish.

@@ -231,7 +231,7 @@ impl Served {
                     };
                     failure(stage, kind, &error, Some(&self.path))
                 })?;
-        Ok(Event::Generated(Generated {
+        Ok(Event::Generated(Box::new(Generated {
             sample: sample(request.rep, started_at, &generation),
             prompt_sha256: tokens_sha256(&prompt),
             build_nanos: Some(generation.build_nanos),
@@ -239,7 +239,7 @@ impl Served {
             tokens: generation.tokens,
             prompt: request.tell_tokens.then_some(prompt),
             suppressed: (request.tell_tokens && request.suppress_eos).then_some(options.eos_token_ids),
-        }))
+        })))
     }
 }
 

@@ -219,7 +219,7 @@ impl Talk<'_, '_> {
         (self.around.progress)(Progress::Step(stage, rep));
         self.worker.send(&Request::Generate(request));
         match self.hear(stage, self.deadline())? {
-            Event::Generated(generated) if generated.sample.rep == rep => Ok(generated),
+            Event::Generated(generated) if generated.sample.rep == rep => Ok(*generated),
             event => Err(unexpected(stage, &event)),
         }
     }
