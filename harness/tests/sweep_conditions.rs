@@ -247,6 +247,33 @@ fn a_reference_that_stopped_early_met_another_prompt_or_could_not_suppress_is_no
 }
 
 #[test]
+fn a_row_that_was_killed_before_its_reference_is_measured_again_with_it() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b"])?;
+    let (mark, hang) = (bench.path("mark"), bench.path("hang"));
+    fs::write(&hang, "")?;
+    let wait = format!("if [ -e {} ]; then touch {}; sleep 600; fi\n", hang.display(), mark.display());
+    let rest = format!("{}{}{HEAR}", telling_warmup("00", &json!([2])), generated(1, &[5, 6, 7, 8]));
+    let reference = interpreter(&bench, &format!("{}{}{wait}{rest}", reference_hello("cpu"), loaded()))?;
+    let arguments = ["all", "--reps", "1", "--reference", &reference];
+    let mut child = bench.sweep(&own(), &arguments)?.spawn()?;
+    let begun = std::time::Instant::now();
+    while !mark.exists() && begun.elapsed() < std::time::Duration::from_mins(1) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()?;
+    fs::remove_file(&hang)?;
+    let output = bench.sweep(&own(), &[&arguments[..], &["--resume"]].concat())?.output()?;
+    assert_eq!(rows(&output)?.len(), 2, "{}", stderr(&output));
+    let path = bench.csv_of("pylm_")?.ok_or_else(|| stderr(&output))?;
+    let models: Vec<String> =
+        store::open(&path)?.rows.iter().map(|row| row.identity().checkpoint.model.clone()).collect();
+    assert_eq!(models, ["a", "b"]);
+    Ok(())
+}
+
+#[test]
 fn a_reference_that_crashes_has_a_row_that_says_so() -> Outcome {
     let bench = Bench::new()?;
     checkpoints(&bench, &["x"])?;

@@ -30,6 +30,9 @@ use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::{Hello, Prompt};
 use crate::worker::session::{Session, Surroundings, Task, measure};
 
+/// The setting of the provenance that says why there is no row of the reference.
+const NO_REFERENCE: &str = "no_reference_row";
+
 /// A reference runtime that was heard.
 #[derive(Debug)]
 pub(super) struct ReferenceRun {
@@ -96,6 +99,9 @@ impl<'a> State<'a> {
         oom: OomRecord,
         progress: SweepProgress,
     ) -> Self {
+        // Of a sweep that goes on, what its first part has said.
+        let said = sets.main.setting(NO_REFERENCE).and_then(|said| said.as_array().cloned());
+        let not_rows = said.into_iter().flatten().filter_map(|why| why.as_str().map(str::to_owned)).collect();
         Self {
             sets,
             controls,
@@ -103,9 +109,16 @@ impl<'a> State<'a> {
             oom,
             progress,
             survivors: Survivors::default(),
-            not_rows: Vec::new(),
+            not_rows,
             measured: false,
         }
+    }
+
+    /// Whether the reference of a measured row is a row, or is known to be none. A kill between the two leaves neither: then
+    /// both are measured again, one right after the other.
+    fn has_reference(&self, model: &str, path: &str, requested: u64) -> bool {
+        let row = self.sets.reference.as_ref().and_then(|set| set.find(path, requested));
+        row.is_some() || self.not_rows.iter().any(|why| why.starts_with(&format!("{model}: ")))
     }
 }
 
@@ -149,7 +162,10 @@ impl Conductor<'_> {
         let path = self.run.private.text(&place.path.display().to_string());
         let mut order_index = state.sets.main.next_index();
         if let Some(row) = state.sets.main.find(&path, item.cell.requested) {
-            if !again(row, self.arguments.retry, &state.sets.main.lost) {
+            let done = self.reference.is_none()
+                || row.figures().is_none()
+                || state.has_reference(&place.model, &path, item.cell.requested);
+            if done && !again(row, self.arguments.retry, &state.sets.main.lost) {
                 dedup.measured(item.at, row.status().is_ok(), &mut state.survivors);
                 return Ok(true);
             }
@@ -275,7 +291,11 @@ impl Conductor<'_> {
             suppress: ours.suppressed.clone().unwrap_or_default(),
             ..self.task(place, cell)
         };
-        let order_index = state.sets.reference.as_ref().map_or(0, super::results::Results::next_index);
+        let path = self.run.private.text(&place.path.display().to_string());
+        let order_index = state.sets.reference.as_ref().map_or(0, |set| {
+            let old = set.find(&path, cell.requested).map(|row| row.identity().run.order_index);
+            old.unwrap_or_else(|| set.next_index())
+        });
         let runtime = Runtime::Reference(&reference.hello);
         let Some(outcome) = self.measure(state, runtime, place, cell, &task, order_index)? else {
             return Ok(false);
@@ -295,7 +315,7 @@ impl Conductor<'_> {
         let why = self.run.private.text(&format!("{}: {why}", place.model));
         complain(&format!("no reference row: {why}"));
         state.not_rows.push(why);
-        state.sets.main.set_setting("no_reference_row", json!(state.not_rows))
+        state.sets.main.set_setting(NO_REFERENCE, json!(state.not_rows))
     }
 
     /// Runs one worker and makes its row; `None` when the sweep was interrupted meanwhile.
