@@ -56,6 +56,11 @@ fn rows_between_controls_that_disagree_are_invalid_and_the_others_are_not() -> O
     let main = store::open(&csv)?;
     assert_eq!(main.rows[3].status().to_string(), "INVALID:control_drift");
     assert_eq!(main.altered, Some(false));
+    for begins in ["cpu_", "control_"] {
+        let path = bench.csv_of(begins)?.ok_or("no rows")?;
+        let verified = bench.program().arg("verify").arg(&path).output()?;
+        assert_eq!(verified.status.code(), Some(0), "{}", String::from_utf8_lossy(&verified.stdout));
+    }
 
     // Those rows can be measured again alone.
     let text = fs::read_to_string(&csv)?.replace("INVALID:provenance", "SKIP:oom");
