@@ -13,6 +13,11 @@ pub struct UnknownWord {
     pub known: String,
 }
 
+/// Names and values come from files: no line break or control character of theirs reaches a terminal or parts a line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Defines an enum whose variants have exactly one text form each.
 macro_rules! words {
     (

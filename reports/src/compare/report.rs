@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::finding::Finding;
+use crate::history::SourceFile;
 use crate::stats::verdict::Answer;
 
 /// Whether there is a result.
@@ -88,10 +89,27 @@ pub struct Input {
     pub path: String,
     /// SHA-256 of its bytes.
     pub sha256: String,
+    /// SHA-256 of the samples beside it, which the ranges over repetitions follow from; none where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_sha256: Option<String>,
     /// Its layout.
     pub layout: String,
     /// Its rows.
     pub rows: usize,
+}
+
+impl Input {
+    /// What a report says of a file.
+    pub fn of(side: &'static str, file: &SourceFile) -> Self {
+        Self {
+            side,
+            path: file.path.display().to_string(),
+            sha256: file.sha256.clone(),
+            samples_sha256: file.samples_sha256.clone(),
+            layout: file.layout.clone(),
+            rows: file.records.len(),
+        }
+    }
 }
 
 /// A comparison.

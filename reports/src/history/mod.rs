@@ -51,8 +51,10 @@ pub struct SourceFile {
     pub problems: Vec<Problem>,
     /// Why rows are missing, if the file says so.
     pub incomplete: Option<String>,
-    /// The file is not the one that its run finished.
+    /// The file, or the samples beside it, are not those that its run finished.
     pub altered: bool,
+    /// SHA-256 of the samples that lie beside it and were read.
+    pub samples_sha256: Option<String>,
 }
 
 /// A file that cannot be read at all.
@@ -179,7 +181,15 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         let message = "there is no samples file beside it, so the repetitions are not known".to_owned();
         file.problems.push(Problem { rule: "missing_samples", line: None, message });
     }
-    file.altered = opened.altered == Some(true);
+    let failed = |path: PathBuf| move |source| HistoryError::Read { path, source };
+    if !missing && let Some(path) = store::beside(path)?.samples {
+        file.samples_sha256 = Some(store::sha256_of(&path).map_err(failed(path))?);
+    }
+    file.sha256 = store::sha256_of(path).map_err(failed(path.to_owned()))?;
+    let recorded =
+        opened.provenance.as_ref().and_then(|provenance| provenance.ending.samples_sha256.as_ref());
+    let other_samples = matches!((recorded, &file.samples_sha256), (Some(one), Some(other)) if one != other);
+    file.altered = opened.altered == Some(true) || other_samples;
     if let Completeness::Partial { reason, torn } = opened.completeness {
         let reason = reason.unwrap_or_else(|| "the run did not end".to_owned());
         let torn = if torn { "; the file ends within a row" } else { "" };
@@ -191,20 +201,27 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         file.problems.push(problem);
     }
     if file.altered {
-        let message = "the file is not the one that its provenance recorded".to_owned();
+        let which =
+            if other_samples { "the samples beside it are not those" } else { "the file is not the one" };
+        let message = format!("{which} that its provenance recorded");
         file.problems.push(Problem { rule: "altered", line: None, message });
     }
-    let failed = |source| HistoryError::Read { path: path.to_owned(), source };
-    let mut hashing = Hashing { inner: File::open(path).map_err(failed)?, hasher: Sha256::new() };
-    std::io::copy(&mut hashing, &mut std::io::sink()).map_err(failed)?;
-    file.sha256 = hex(hashing.hasher);
     Ok(file)
 }
 
 fn source_file(path: PathBuf, records: Vec<Record>) -> SourceFile {
     let problems = problems::of_records(&records);
     let layout = format!("v{}", wire::SCHEMA_VERSION);
-    SourceFile { path, sha256: String::new(), layout, records, problems, incomplete: None, altered: false }
+    SourceFile {
+        path,
+        sha256: String::new(),
+        layout,
+        records,
+        problems,
+        incomplete: None,
+        altered: false,
+        samples_sha256: None,
+    }
 }
 
 fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError> {
@@ -245,6 +262,7 @@ fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError>
         problems,
         incomplete: None,
         altered: false,
+        samples_sha256: None,
     })
 }
 

@@ -7,6 +7,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::history::FileSummary;
+use crate::text::one_line;
 
 /// One line a file, and beneath it how often each kind of problem was found with its first place. Every single problem is
 /// in the JSON form.
@@ -78,8 +79,4 @@ fn problems(file: &FileSummary) -> String {
         let _ = writeln!(text, "{name}{place}: {rule}: {}{often}", one_line(message));
     }
     text
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -21,7 +21,7 @@ fn proved_executable(case: &Case<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let word = |altered: bool| Some(if altered { "altered" } else { "as recorded" });
     if case.before.altered || case.after.altered {
-        let message = "a file was changed after its run finished; compare the file that the run wrote";
+        let message = "a file, or the samples beside it, was changed after its run finished; compare what the run wrote";
         findings.push(
             Finding::new("P06", Tier::Refuse, "csv_sha256", message)
                 .values(word(case.before.altered), word(case.after.altered)),

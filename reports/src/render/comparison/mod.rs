@@ -15,6 +15,8 @@ pub use table::{findings, table};
 
 use crate::compare::finding::Finding;
 use crate::compare::report::{Comparison, PairFigures};
+use crate::render::inputs_and_command;
+use crate::text::one_line;
 
 /// The comparison as one JSON document.
 pub fn json(comparison: &Comparison) -> Result<Value, serde_json::Error> {
@@ -43,11 +45,6 @@ fn interval(pair: &PairFigures) -> String {
 
 fn value(text: Option<&str>) -> String {
     text.map_or_else(|| "unknown".to_owned(), one_line)
-}
-
-/// Names and values come from files: no control character of theirs reaches a terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What the test of a pair with repetitions says.
@@ -120,18 +117,6 @@ fn closing(comparison: &Comparison) -> Vec<String> {
         lines.push(format!("one-sided: {} before, {} after", sides.before.len(), sides.after.len()));
     }
     lines.push(format!("may differ: {}", comparison.axis));
-    for input in &comparison.inputs {
-        lines.push(format!(
-            "{}: {} ({}, {} rows, sha256 {})",
-            input.side,
-            one_line(&input.path),
-            input.layout,
-            input.rows,
-            input.sha256
-        ));
-    }
-    if !comparison.command.is_empty() {
-        lines.push(format!("command: {}", one_line(&comparison.command.join(" "))));
-    }
+    lines.extend(inputs_and_command(&comparison.inputs, &comparison.command));
     lines
 }
