@@ -21,6 +21,18 @@ pub fn say(text: &str) -> std::io::Result<()> {
     stdout.flush()
 }
 
+/// An error and what caused it, in one line. Where an error has told its cause already, that is not told again.
+pub fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |told, cause| {
+        let cause = cause.to_string();
+        match told.as_str() {
+            "" => cause,
+            _ if told.contains(&cause) => told,
+            _ => format!("{told}: {cause}"),
+        }
+    })
+}
+
 /// A byte count in powers of ten, as `271.4 MB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
@@ -51,6 +63,20 @@ pub fn tail(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        use anyhow::Context as _;
+        let cause = || std::io::Error::other("the disk is full");
+        let outer = Err::<(), _>(cause()).context("cannot write `a`");
+        assert_eq!(outer.map_err(|error| told(&error)), Err("cannot write `a`: the disk is full".to_owned()));
+        let error = mlxcel_reports::history::HistoryError::Read { path: "a".into(), source: cause() };
+        let outer = Err::<(), _>(error).context("first side");
+        assert_eq!(
+            outer.map_err(|error| told(&error)),
+            Err("first side: cannot read `a`: the disk is full".to_owned())
+        );
+    }
 
     #[test]
     fn byte_counts_take_the_largest_unit_that_fits() {

@@ -142,7 +142,7 @@ impl FromStr for Axis {
 
 words! {
     /// What the user takes on himself. Each stands in the report.
-    pub enum Acceptance ("acceptance") {
+    pub enum Acceptance ("refusal that can be accepted") {
         /// A side does not say from which commit it was built.
         MissingCommit = "missing-commit",
         /// A side was built from sources that differ from its commit.
@@ -163,6 +163,8 @@ words! {
         MissingSettings = "missing-settings",
         /// A row has no date.
         MissingDate = "missing-date",
+        /// The host was restarted between a reference and the run.
+        Restart = "restart",
         /// The executable was not shown to match its sources.
         StaleBinary = "stale-binary",
         /// Embedders and rerankers among the generators.

@@ -149,6 +149,7 @@ pub(super) fn merged(files: Vec<SourceFile>) -> SourceFile {
         incomplete: None,
         altered: false,
         samples_sha256: None,
+        boot_time_unix_seconds: None,
     };
     let several = files.len() > 1;
     for file in files {

@@ -11,10 +11,10 @@ mod problems;
 mod rows;
 mod scan;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use mlxcel_catalog::files::open_regular;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -55,6 +55,8 @@ pub struct SourceFile {
     pub altered: bool,
     /// SHA-256 of the samples that lie beside it and were read.
     pub samples_sha256: Option<String>,
+    /// When the host was started before the run, in seconds since 1970, as the provenance beside it says.
+    pub boot_time_unix_seconds: Option<u64>,
 }
 
 /// A file that cannot be read at all.
@@ -131,14 +133,14 @@ impl HistoryError {
 pub fn read(path: &Path) -> Result<SourceFile, HistoryError> {
     let failed = |source| HistoryError::Read { path: path.to_owned(), source };
     let mut head = Vec::new();
-    BufReader::new(File::open(path).map_err(failed)?)
+    BufReader::new(open_regular(path).map_err(failed)?)
         .take(MAX_HEADER_BYTES)
         .read_until(b'\n', &mut head)
         .map_err(failed)?;
     if is_own(&head) {
         return own_file(path);
     }
-    let mut hashing = Hashing { inner: File::open(path).map_err(failed)?, hasher: Sha256::new() };
+    let mut hashing = Hashing { inner: open_regular(path).map_err(failed)?, hasher: Sha256::new() };
     let mut file = historical(&path.to_string_lossy(), &mut hashing)?;
     path.clone_into(&mut file.path);
     std::io::copy(&mut hashing, &mut std::io::sink()).map_err(failed)?;
@@ -186,6 +188,9 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         file.samples_sha256 = Some(store::sha256_of(&path).map_err(failed(path))?);
     }
     file.sha256 = store::sha256_of(path).map_err(failed(path.to_owned()))?;
+    let machine = opened.provenance.as_ref().map(|provenance| &provenance.machine);
+    file.boot_time_unix_seconds =
+        machine.and_then(|machine| machine.get("boot_time_unix_seconds")).and_then(serde_json::Value::as_u64);
     let recorded =
         opened.provenance.as_ref().and_then(|provenance| provenance.ending.samples_sha256.as_ref());
     let other_samples = matches!((recorded, &file.samples_sha256), (Some(one), Some(other)) if one != other);
@@ -221,6 +226,7 @@ fn source_file(path: PathBuf, records: Vec<Record>) -> SourceFile {
         incomplete: None,
         altered: false,
         samples_sha256: None,
+        boot_time_unix_seconds: None,
     }
 }
 
@@ -263,6 +269,7 @@ fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError>
         incomplete: None,
         altered: false,
         samples_sha256: None,
+        boot_time_unix_seconds: None,
     })
 }
 

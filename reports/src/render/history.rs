@@ -49,12 +49,13 @@ pub fn table(files: &[FileSummary], width: Option<u16>) -> String {
     for file in files {
         text.push_str(&problems(file));
     }
+    let count = files.len();
     let total = |of: fn(&FileSummary) -> u64| files.iter().map(of).sum::<u64>();
+    let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
     // OK to ignore: writing to a String does not fail.
     let _ = writeln!(
         text,
-        "{} files, {} rows: {} measured, {} skipped, {} failed, {} invalid, {} unreadable",
-        files.len(),
+        "{files}, {} rows: {} measured, {} skipped, {} failed, {} invalid, {} unreadable",
         total(|file| file.rows),
         total(|file| file.measured),
         total(|file| file.skipped),

@@ -4,6 +4,7 @@ use super::{Case, Check, Rule, owned};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Axis;
 use crate::compare::pairing::Pair;
+use crate::history::SourceFile;
 use crate::record::{Facts, Field};
 
 pub(super) static ONLY_THE_AXIS: Rule = Rule {
@@ -126,6 +127,27 @@ fn axis_differs(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
         Finding::new("V01", Tier::Warn, field.as_str(), message)
             .values(owned(Some(value)), owned(Some(value))),
     ]
+}
+
+pub(super) static TWO_MEASUREMENTS: Rule = Rule {
+    id: "V02",
+    tier: Tier::Refuse,
+    fields: &["file"],
+    accepted_by: &[],
+    text: "the sides are two measurements, not one file twice",
+    check: Check::Files(two_measurements),
+};
+
+/// Sides of several files have no digest; a gate looks for the same file in both itself.
+fn two_measurements(case: &Case<'_>) -> Vec<Finding> {
+    let (before, after) = (case.before, case.after);
+    if before.sha256.is_empty() || before.sha256 != after.sha256 || before.records.is_empty() {
+        return Vec::new();
+    }
+    let shown = |file: &SourceFile| Some(file.path.display().to_string());
+    let message =
+        "both sides are one and the same file, so every ratio is 1 and none says anything; name another file";
+    vec![Finding::new("V02", Tier::Refuse, "file", message).values(shown(before), shown(after))]
 }
 
 #[cfg(test)]

@@ -195,7 +195,7 @@ fn a_refusal_published_as_a_table_is_found() {
 #[test]
 fn ranges_over_repetitions_are_verified_against_the_samples_they_came_from() {
     let folder = folder();
-    for models in [["alpha", "beta"], ["alpha", "beta"]] {
+    for models in [["alpha", "beta"], ["beta", "alpha"]] {
         with_rows(folder.path(), &models).complete().expect("OK because there is space");
     }
     let names = [format!("{STEM}.csv"), format!("{STEM}_2.csv")];

@@ -16,7 +16,14 @@ pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let reports = check_all(&found, &|dir| tokenizers.fault(dir));
     tokenizers.close();
 
-    let listing_faults: Vec<String> = listing_faults.iter().map(ToString::to_string).collect();
+    let mut listing_faults: Vec<String> = listing_faults.iter().map(ToString::to_string).collect();
+    let checkpoints = reports.iter().filter(|report| report.is_checkpoint).count();
+    if checkpoints == 0 {
+        listing_faults.push(
+            "no folder here holds a checkpoint, so nothing was checked; name a checkpoint folder or a folder of such"
+                .to_owned(),
+        );
+    }
     let of_folders: usize = reports.iter().map(|report| report.faults.len()).sum();
     let count = of_folders + listing_faults.len();
     let disk = disk_bytes(&reports);
@@ -27,11 +34,10 @@ pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     for report in &reports {
         folder(&mut text, report);
     }
-    let checkpoints = reports.iter().filter(|report| report.is_checkpoint).count();
     let others = reports.len() - checkpoints;
     let _ = write!(text, "{} checked, {} on the disk", counted(checkpoints, "checkpoint"), bytes(disk));
     if others > 0 {
-        let _ = write!(text, "; {} that hold none", counted(others, "folder"));
+        let _ = write!(text, "; {} without one", counted(others, "folder"));
     }
     let _ = writeln!(text, "; {}", if count == 0 { "no fault".to_owned() } else { counted(count, "fault") });
     let json = json!({

@@ -4,7 +4,7 @@
 mod confirm;
 mod git;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use jiff::ZonedDateTime;
 use mlxcel_reports::gate::policy::Policy;
 use mlxcel_reports::gate::report::{GateReport, Outcome, State};
@@ -12,12 +12,21 @@ use mlxcel_reports::gate::spread::Spreads;
 use mlxcel_reports::gate::{Request, confirmed, inputs, run as decide};
 use mlxcel_reports::render::gate as render;
 
-use super::compare::{names, write_new};
-use crate::cli::{GateArgs, GateFormat};
+use super::compare::{command_line, names, write_new};
+use crate::cli::{GateArgs, GateFormat, ReportFile};
 use crate::exit::Exit;
 use crate::text::{complain, say};
 
 pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
+    // Found out before anything is measured.
+    for (index, file) in arguments.report.iter().enumerate() {
+        let taken = arguments.report.iter().take(index).any(|other| other.path == file.path);
+        if taken || file.path.symlink_metadata().is_ok() {
+            let path = file.path.display();
+            let why = if taken { "is named twice" } else { "exists and is not replaced" };
+            bail!("`{path}` {why}; name another file for --report");
+        }
+    }
     let mut policy = arguments.policy.as_deref().map_or_else(|| Ok(Policy::default()), Policy::read)?;
     if let Some(vary) = arguments.vary {
         policy.vary = vary;
@@ -49,7 +58,7 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         names: names.as_ref(),
         today: ZonedDateTime::now().date(),
         tell_improvements: arguments.tell_improvements,
-        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        command: command_line(),
     };
     let mut report = decide(request(baseline, candidate, policy.clone()));
     if arguments.confirm && report.count(State::Flagged) > 0 {
@@ -61,9 +70,7 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         report.notes.push(format!("the measurements of --confirm lie in {}", measured.folder.display()));
     }
     report.notes.extend(remarks);
-    for file in &arguments.report {
-        write_new(&file.path, &rendered(&report, file.format)?)?;
-    }
+    write_reports(&report, &arguments.report)?;
     say(&rendered(&report, arguments.format)?).context("cannot write to stdout")?;
     if arguments.format != GateFormat::Table {
         complain(&format!("gate: {}", render::headline(&report)));
@@ -75,6 +82,21 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         Outcome::Inconclusive => Exit::Inconclusive,
         Outcome::Improved => Exit::Improved,
     })
+}
+
+/// Writes all of them or none.
+fn write_reports(report: &GateReport, files: &[ReportFile]) -> anyhow::Result<()> {
+    for (index, file) in files.iter().enumerate() {
+        let written = rendered(report, file.format).and_then(|text| write_new(&file.path, &text));
+        if written.is_err() {
+            for file in files.iter().take(index) {
+                // What remains of a gate that ended with an error would be taken for its result.
+                let _ = std::fs::remove_file(&file.path);
+            }
+            return written;
+        }
+    }
+    Ok(())
 }
 
 fn rendered(report: &GateReport, format: GateFormat) -> anyhow::Result<String> {

@@ -82,8 +82,11 @@ pub fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// What is told of a file.
+type FileFact = fn(&Input) -> Option<String>;
+
 /// What is told of the two files, by its name.
-const FILE_FACTS: [(&str, fn(&Input) -> Option<String>); 5] = [
+const FILE_FACTS: [(&str, FileFact); 5] = [
     ("path", |input| Some(input.path.clone())),
     ("sha256", |input| Some(input.sha256.clone())),
     ("samples_sha256", |input| input.samples_sha256.clone()),
