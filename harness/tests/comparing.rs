@@ -290,6 +290,29 @@ fn names_are_resolved_through_the_catalog() -> Outcome {
 }
 
 #[test]
+fn a_folder_of_newer_readings_that_is_none_is_an_error() -> Outcome {
+    let folder = Folder::new()?;
+    folder.sides()?;
+    let output = folder.run("compare --before a.csv --after b.csv --vary commit --store absent")?;
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("absent") && stderr(&output).contains("--store"), "{}", stderr(&output));
+    Ok(())
+}
+
+#[test]
+fn a_file_is_not_compared_with_itself() -> Outcome {
+    let folder = Folder::new()?;
+    folder.sides()?;
+    fs::copy(folder.path("a.csv"), folder.path("copy.csv"))?;
+    for after in ["a.csv", "./a.csv", "copy.csv"] {
+        let output = folder.run(&format!("compare --before a.csv --after {after}"))?;
+        assert_eq!(output.status.code(), Some(2), "{after}");
+        assert!(stderr(&output).contains("V02") && output.stdout.is_empty(), "{}", stderr(&output));
+    }
+    Ok(())
+}
+
+#[test]
 fn a_newer_reading_of_the_baseline_is_a_warning() -> Outcome {
     let folder = Folder::new()?;
     folder.sides()?;
