@@ -102,7 +102,7 @@ pub(super) fn command_line() -> Vec<String> {
 fn rendered(comparison: &Comparison, arguments: &CompareArgs) -> anyhow::Result<String> {
     Ok(match arguments.format {
         CompareFormat::Table => render::table(comparison, None),
-        CompareFormat::Json => serde_json::to_string_pretty(&render::json(comparison)?)? + "\n",
+        CompareFormat::Json => render::json_text(comparison)?,
         CompareFormat::Markdown => render::markdown(comparison),
         CompareFormat::Csv => render::csv(comparison)?,
     })

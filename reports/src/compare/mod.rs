@@ -177,7 +177,7 @@ fn figures_of(pairs: &[&Pair<'_>], options: &Options) -> Vec<PairFigures> {
         .collect();
     let answers = judge(&questions, Certainty::default());
     for ((_, figures), answer) in measured.iter_mut().filter(|(pair, _)| has_several(pair)).zip(answers) {
-        figures.test = answer;
+        figures.test = answer.map(Box::new);
     }
     measured.into_iter().map(|(_, figures)| figures).collect()
 }

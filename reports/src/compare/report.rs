@@ -1,5 +1,7 @@
 //! What a comparison amounts to, before anybody renders it. The field names are those of the JSON form.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::finding::Finding;
@@ -20,9 +22,9 @@ pub enum Verdict {
 #[derive(Debug, Clone, Serialize)]
 pub struct PairFigures {
     /// The checkpoint.
-    pub model: String,
+    pub model: Arc<str>,
     /// The shape, where the name alone does not tell pairs apart.
-    pub shape: Option<String>,
+    pub shape: Option<Arc<str>>,
     /// Value of the first side, in the metric's unit.
     pub before: f64,
     /// Value of the second side.
@@ -47,7 +49,7 @@ pub struct PairFigures {
     pub moved: bool,
     /// Test, interval and verdict, where each side has several rows of processes of their own; the threshold is the floor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub test: Option<Answer>,
+    pub test: Option<Box<Answer>>,
 }
 
 /// The ratios together.

@@ -79,7 +79,9 @@ pub fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let command = joined(&comparison.command);
     writer.serialize(Line { kind: "command", message: &command, ..Line::default() })?;
     let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    // The cells are text, so this never replaces anything.
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// What is told of a file.
@@ -95,7 +97,7 @@ const FILE_FACTS: [(&str, FileFact); 5] = [
 ];
 
 fn pair<'a>(comparison: &'a Comparison, figures: &'a PairFigures) -> Line<'a> {
-    let test = figures.test.as_ref();
+    let test = figures.test.as_deref();
     Line {
         kind: "pair",
         model: &figures.model,

@@ -23,6 +23,11 @@ pub fn json(comparison: &Comparison) -> Result<Value, serde_json::Error> {
     serde_json::to_value(comparison)
 }
 
+/// That document as text. It is written as it goes, since with a million pairs a tree of values takes gigabytes.
+pub fn json_text(comparison: &Comparison) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(comparison).map(|text| text + "\n")
+}
+
 /// How many findings each rule has.
 fn by_rule(findings: &[Finding]) -> BTreeMap<&'static str, usize> {
     findings.iter().fold(BTreeMap::new(), |mut counts, finding| {
@@ -49,7 +54,7 @@ fn value(text: Option<&str>) -> String {
 
 /// What the test of a pair with repetitions says.
 fn tested(pair: &PairFigures) -> Option<String> {
-    let answer = pair.test.as_ref()?;
+    let answer = pair.test.as_deref()?;
     let interval = match (answer.ratio_low, answer.ratio_high, answer.confidence) {
         (Some(low), Some(high), Some(confidence)) => {
             format!("{low:.3}..{high:.3} at {:.1}%", confidence * 100.0)
