@@ -28,47 +28,11 @@ fn every_reader_holds_to_its_word_on_the_corpus() {
     }
 }
 
-/// What a fuzzer has grown from the corpus, the smallest set that reaches as much code: a line an input, escaped as
-/// `escape_ascii` does it.
-fn grown(name: &str) -> Vec<Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/grown").join(name).with_extension("txt");
-    let text = fs::read_to_string(path).expect("what was grown");
-    text.lines().map(|line| unescaped(line).unwrap_or_else(|| panic!("{name}: {line}"))).collect()
-}
-
-fn unescaped(line: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut rest = line.bytes();
-    while let Some(byte) = rest.next() {
-        let byte = match byte {
-            b'\\' => match rest.next()? {
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                b'x' => {
-                    let digits = [rest.next()?, rest.next()?];
-                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-                }
-                other => other,
-            },
-            other => other,
-        };
-        bytes.push(byte);
-    }
-    Some(bytes)
-}
-
-#[test]
-fn escaped_inputs_read_back() {
-    let bytes: Vec<u8> = (0..=255).collect();
-    assert_eq!(unescaped(&bytes.escape_ascii().to_string()), Some(bytes));
-    assert_eq!(unescaped("\\x0"), None);
-}
-
 #[test]
 fn every_reader_holds_to_its_word_on_what_a_fuzzer_has_grown() {
     for (name, target, least) in TARGETS {
-        let inputs = grown(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/grown").join(name).with_extension("txt");
+        let inputs = fuzzing::grown(&path).expect("what was grown");
         assert!(inputs.len() > least, "{name}: only {} inputs", inputs.len());
         for bytes in &inputs {
             target(bytes);

@@ -53,7 +53,7 @@ impl Place {
             .spawn()?;
         let begun = Instant::now();
         while child.try_wait()?.is_none() {
-            if begun.elapsed() > Duration::from_secs(60) {
+            if begun.elapsed() > Duration::from_mins(1) {
                 child.kill()?;
                 return Err(format!("{command:?} waits for what never comes").into());
             }

@@ -56,7 +56,7 @@ pub(super) static SAME_MLX: Rule = Rule {
 };
 
 fn same_mlx(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
-    differing("P07", case.options.axis, &[Field::MlxCommit, Field::MlxVersion], before, after)
+    differing("P07", case.options.axis, [Field::MlxCommit, Field::MlxVersion], before, after)
 }
 
 pub(super) static OPTIMISED_ALIKE: Rule = Rule {
@@ -70,7 +70,7 @@ pub(super) static OPTIMISED_ALIKE: Rule = Rule {
 
 fn optimised_alike(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
     let fields = [Field::BuildType, Field::Features, Field::TargetCpu, Field::Kernels];
-    let mut findings = differing("P08", case.options.axis, &fields, before, after);
+    let mut findings = differing("P08", case.options.axis, fields, before, after);
     let types = [before.known(Field::BuildType), after.known(Field::BuildType)];
     if types.iter().flatten().any(|build| !matches!(*build, "release" | "python")) {
         let message =

@@ -5,7 +5,7 @@ use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Axis;
 use crate::compare::pairing::Pair;
 use crate::history::SourceFile;
-use crate::record::{Facts, Field};
+use crate::record::{Facts, Field, SHAPE};
 
 pub(super) static ONLY_THE_AXIS: Rule = Rule {
     id: "P04",
@@ -30,36 +30,21 @@ pub(super) static ONLY_THE_AXIS: Rule = Rule {
     check: Check::Facts(only_the_axis),
 };
 
-const FIELDS: [Field; 13] = [
-    Field::Runtime,
-    Field::RuntimeVersion,
-    Field::Commit,
-    Field::MaxTokens,
-    Field::Prompt,
-    Field::PromptTarget,
-    Field::KvMode,
-    Field::Sampling,
-    Field::BatchSize,
-    Field::PrefillChunk,
-    Field::EosPolicy,
-    Field::Variant,
-    Field::Backend,
-];
-
 fn only_the_axis(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
-    differing("P04", case.options.axis, &FIELDS, before, after)
+    let fields = [Field::Runtime, Field::RuntimeVersion, Field::Commit].into_iter().chain(SHAPE);
+    differing("P04", case.options.axis, fields.chain([Field::Backend]), before, after)
 }
 
 /// A refusal for each of these facts that is known on both sides, differs, and is not what may differ.
 pub(super) fn differing(
     rule: &'static str,
     axis: Axis,
-    fields: &[Field],
+    fields: impl IntoIterator<Item = Field>,
     before: &Facts,
     after: &Facts,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for field in fields.iter().copied().filter(|field| !axis.covers(*field)) {
+    for field in fields.into_iter().filter(|field| !axis.covers(*field)) {
         let (one, other) = (before.known(field), after.known(field));
         if let (Some(one), Some(other)) = (one, other)
             && !same(field, one, other)

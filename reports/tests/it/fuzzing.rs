@@ -18,41 +18,12 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("OK because it was just listed")).collect()
 }
 
-/// What a fuzzer has grown from the seeds of one target, the smallest set that reaches as much code: a line an input, escaped
-/// as `escape_ascii` does it.
-fn grown(target: &str) -> Vec<Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/grown").join(target).with_extension("txt");
-    let text = std::fs::read_to_string(path).expect("OK because the inputs are part of the project");
-    text.lines().map(|line| unescaped(line).unwrap_or_else(|| panic!("{target}: {line}"))).collect()
-}
-
-fn unescaped(line: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut rest = line.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'\\' => match rest.next()? {
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                b'x' => {
-                    let digits = [rest.next()?, rest.next()?];
-                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-                }
-                other => other,
-            },
-            other => other,
-        });
-    }
-    Some(bytes)
-}
-
 #[test]
 fn what_a_fuzzer_has_grown_makes_nothing_panic() {
-    let bytes: Vec<u8> = (0..=255).collect();
-    assert_eq!(unescaped(&bytes.escape_ascii().to_string()), Some(bytes));
     for (target, body) in TARGETS {
-        let inputs = grown(target);
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/grown").join(target).with_extension("txt");
+        let inputs = mlxcel_catalog::fuzzing::grown(&path).expect("OK because it is part of the project");
         assert!(inputs.len() > seeds(target).len(), "{target}: only {} inputs", inputs.len());
         for input in &inputs {
             body(input);
