@@ -21,16 +21,16 @@ use crate::exit::Exit;
 use crate::text::{complain, say};
 
 pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
-    let before = history::read(&arguments.before)?;
-    let after = history::read(&arguments.after)?;
-    let names = names(arguments.catalog.as_deref())?;
-    let options = options(arguments);
     if let Some(store) = arguments.store.as_deref().filter(|store| !store.is_dir()) {
         bail!(
             "`{}` is no folder, so no newer reading of the baseline can be found in it; name another for --store",
             store.display()
         );
     }
+    let before = history::read(&arguments.before)?;
+    let after = history::read(&arguments.after)?;
+    let names = names(arguments.catalog.as_deref())?;
+    let options = options(arguments);
     let folder =
         arguments.store.as_deref().or_else(|| arguments.before.parent()).unwrap_or_else(|| Path::new("."));
     let (readings, unreadable) = readings(folder, [&before, &after], names.as_ref(), options.metric);

@@ -12,8 +12,8 @@ use mlxcel_reports::gate::spread::Spreads;
 use mlxcel_reports::gate::{Request, confirmed, inputs, run as decide};
 use mlxcel_reports::render::gate as render;
 
-use super::compare::{command_line, names, write_new};
-use crate::cli::{GateArgs, GateFormat, ReportFile};
+use super::compare::{names, write_new};
+use crate::cli::{GateArgs, GateFormat};
 use crate::exit::Exit;
 use crate::text::{complain, say};
 
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         names: names.as_ref(),
         today: ZonedDateTime::now().date(),
         tell_improvements: arguments.tell_improvements,
-        command: command_line(),
+        command: super::compare::command_line(),
     };
     let mut report = decide(request(baseline, candidate, policy.clone()));
     if arguments.confirm && report.count(State::Flagged) > 0 {
@@ -70,7 +70,9 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         report.notes.push(format!("the measurements of --confirm lie in {}", measured.folder.display()));
     }
     report.notes.extend(remarks);
-    write_reports(&report, &arguments.report)?;
+    for file in &arguments.report {
+        write_report(&report, file).inspect_err(|_| take_back(&arguments.report, file))?;
+    }
     say(&rendered(&report, arguments.format)?).context("cannot write to stdout")?;
     if arguments.format != GateFormat::Table {
         complain(&format!("gate: {}", render::headline(&report)));
@@ -84,19 +86,15 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// Writes all of them or none.
-fn write_reports(report: &GateReport, files: &[ReportFile]) -> anyhow::Result<()> {
-    for (index, file) in files.iter().enumerate() {
-        let written = rendered(report, file.format).and_then(|text| write_new(&file.path, &text));
-        if written.is_err() {
-            for file in files.iter().take(index) {
-                // What remains of a gate that ended with an error would be taken for its result.
-                let _ = std::fs::remove_file(&file.path);
-            }
-            return written;
-        }
+fn write_report(report: &GateReport, file: &crate::cli::ReportFile) -> anyhow::Result<()> {
+    write_new(&file.path, &rendered(report, file.format)?)
+}
+
+/// Removes the reports before `failed`: what remains of a gate that ended with an error would be taken for its result.
+fn take_back(files: &[crate::cli::ReportFile], failed: &crate::cli::ReportFile) {
+    for file in files.iter().take_while(|file| *file != failed) {
+        let _ = std::fs::remove_file(&file.path);
     }
-    Ok(())
 }
 
 fn rendered(report: &GateReport, format: GateFormat) -> anyhow::Result<String> {
