@@ -155,6 +155,35 @@ fn a_name_that_is_not_utf8_is_listed_and_breaks_no_json() -> Outcome {
     Ok(())
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_name_forges_no_line_of_the_output_and_reaches_no_terminal() -> Outcome {
+    let place = Place::new()?;
+    let evil = "evil\u{1b}[31m\nok     fake: fine";
+    place.write(&format!("models/{evil}/config.json"), r#"{"model_type":"llama"}"#)?;
+    place.write(&format!("results/{evil}.csv"), ROWS)?;
+    let run = |line: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlxcel-bench"));
+        command.args(line);
+        place.ended(command)
+    };
+    let file = format!("results/{evil}.csv");
+    for line in [
+        &["catalog", "check", "models"][..],
+        &["catalog", "identify", "models"],
+        &["catalog", "scan", "models", "--host", "h", "--table", "t.tsv", "--dry-run"],
+        &["history", "scan", "results"],
+        &["verify", &file],
+        &["compare", "--before", &file, "--after", &file],
+        &["compare", "--before", "a\u{1b}[31m", "--after", &file],
+    ] {
+        let said = text(&run(line)?);
+        assert!(!said.contains('\u{1b}'), "{line:?}: {said}");
+        assert!(!said.lines().any(|line| line.starts_with("ok     fake")), "{line:?}: {said}");
+    }
+    Ok(())
+}
+
 /// Root may read everything, so there the program runs as nobody.
 #[test]
 fn what_may_not_be_read_is_named_and_the_rest_goes_on() -> Outcome {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::compare::{names, options};
 use crate::cli::{Cli, Command, ListFormat, VerifyArgs};
 use crate::exit::Exit;
-use crate::text::{complain, say, told};
+use crate::text::{complain, one_line, say, told};
 
 pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut text = String::new();
@@ -102,7 +102,7 @@ fn shown(verification: &Verification) -> String {
         counts.push("nothing could be derived".to_owned());
     }
     let word = if discrepancies.is_empty() { "ok" } else { "FAILED" };
-    let mut text = format!("{word} {}: {kind}: {}", file.display(), counts.join(", "));
+    let mut text = format!("{word} {}: {kind}: {}", one_line(file.display()), counts.join(", "));
     if !discrepancies.is_empty() {
         let verb = if discrepancies.len() == 1 { "does" } else { "do" };
         // OK to ignore: writing to a String does not fail.
@@ -111,11 +111,11 @@ fn shown(verification: &Verification) -> String {
     text.push('\n');
     for discrepancy in discrepancies {
         // OK to ignore: writing to a String does not fail.
-        let _ = writeln!(text, "  {discrepancy}");
+        let _ = writeln!(text, "  {}", one_line(discrepancy));
     }
     for note in notes {
         // OK to ignore: writing to a String does not fail.
-        let _ = writeln!(text, "  note: {note}");
+        let _ = writeln!(text, "  note: {}", one_line(note));
     }
     text
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::tokenizers::Tokenizers;
 use super::{Outcome, counted, fine_unless, list};
 use crate::cli::CheckArgs;
-use crate::text::bytes;
+use crate::text::{bytes, one_line};
 
 pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let (found, listing_faults) = list(&arguments.folders)?;
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let disk = disk_bytes(&reports);
     let mut text = String::new();
     for fault in &listing_faults {
-        let _ = writeln!(text, "FAULT  {fault}  [listing]");
+        let _ = writeln!(text, "FAULT  {}  [listing]", one_line(fault));
     }
     for report in &reports {
         folder(&mut text, report);
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
 }
 
 fn folder(text: &mut String, report: &FolderReport) {
-    let place = report.path.display();
+    let place = one_line(report.path.display());
     if !report.is_checkpoint {
         let _ = writeln!(text, "none   {place}: neither config.json nor *.safetensors, so no checkpoint");
         return;
@@ -67,7 +67,7 @@ fn folder(text: &mut String, report: &FolderReport) {
     }
     for fault in &report.faults {
         // Most messages begin with the file; the others need to be told which folder they are about.
-        let of_file = fault.message.starts_with(&format!("{place}"));
+        let of_file = fault.message.starts_with(&place);
         let place = if of_file { String::new() } else { format!("{place}: ") };
         let _ = writeln!(text, "FAULT  {place}{}  [{}]", fault.message, fault.rule);
     }

@@ -17,7 +17,7 @@ use super::{Outcome, counted, fine_unless, list, sound};
 use crate::cli::{MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs};
 use crate::digests::{close_cache, digests_with_progress, open_cache};
 use crate::exit::Exit;
-use crate::text::complain;
+use crate::text::{complain, one_line};
 
 pub(super) fn scan(arguments: &ScanArgs) -> anyhow::Result<Outcome> {
     let mut table = sound(Table::read_or_empty(&arguments.table)?, &arguments.table)?;
@@ -57,12 +57,12 @@ pub(super) fn scan(arguments: &ScanArgs) -> anyhow::Result<Outcome> {
                 "unseen" => ": not everything was looked at, so nothing is said of it",
                 _ => "",
             };
-            let _ = writeln!(text, "{what:<8}{name}{why}");
+            let _ = writeln!(text, "{what:<8}{}{why}", one_line(name));
         }
     }
     for (what, lines) in [("note", &done.notes), ("FAULT", &done.faults)] {
         for line in lines {
-            let _ = writeln!(text, "{what:<8}{line}");
+            let _ = writeln!(text, "{what:<8}{}", one_line(line));
         }
     }
     let written = if arguments.dry_run { "nothing was written" } else { "written" };
@@ -145,11 +145,12 @@ pub(super) fn resolve(arguments: &ResolveArgs) -> anyhow::Result<Outcome> {
             Resolution::Unknown => ("unknown", Vec::new()),
         };
         let before = resolution.before().join(", ");
+        let asked = one_line(name);
         let _ = match resolution.now() {
-            Some(now) if before.is_empty() => writeln!(text, "{name}: now {now}, with no name before"),
-            Some(now) => writeln!(text, "{name}: now {now}, before {before}"),
-            None if leads_to.is_empty() => writeln!(text, "{name}: not in the catalog"),
-            None => writeln!(text, "{name}: leads to several: {}", leads_to.join(", ")),
+            Some(now) if before.is_empty() => writeln!(text, "{asked}: now {now}, with no name before"),
+            Some(now) => writeln!(text, "{asked}: now {now}, before {before}"),
+            None if leads_to.is_empty() => writeln!(text, "{asked}: not in the catalog"),
+            None => writeln!(text, "{asked}: leads to several: {}", leads_to.join(", ")),
         };
         unresolved |= resolution.now().is_none();
         answers.push(json!({
