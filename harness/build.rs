@@ -9,7 +9,9 @@ fn main() {
         "Cargo.lock",
         ".cargo",
         "runtime",
-        "catalog",
+        // The catalog file and the fuzzing corpora lie in the same folder and are no part of the program.
+        "catalog/Cargo.toml",
+        "catalog/src",
         "reports",
         "harness",
     ]);

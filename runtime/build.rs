@@ -3,7 +3,14 @@
 use std::env;
 
 fn main() {
-    mlxcel_build_stamp::emit(&["Cargo.toml", "Cargo.lock", ".cargo", "runtime", "catalog"]);
+    mlxcel_build_stamp::emit(&[
+        "Cargo.toml",
+        "Cargo.lock",
+        ".cargo",
+        "runtime",
+        "catalog/Cargo.toml",
+        "catalog/src",
+    ]);
 
     let lock = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
     if let Some(version) = std::fs::read_to_string(lock).ok().as_deref().and_then(mlx_rs_version) {

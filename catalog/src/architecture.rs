@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::Config;
+use crate::files::{MAX_CONFIG_BYTES, read_regular};
 
 /// What a model does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,7 +95,7 @@ const SENTENCE_TRANSFORMERS: &[&str] = &["config_sentence_transformers.json", "s
 
 /// sentence-transformers writes what the model is into its own configuration.
 fn is_cross_encoder(dir: &Path) -> bool {
-    let read = |file: &str| std::fs::read(dir.join(file)).unwrap_or_default();
+    let read = |file: &str| read_regular(&dir.join(file), MAX_CONFIG_BYTES).unwrap_or_default();
     let config: Value =
         serde_json::from_slice(&read("config_sentence_transformers.json")).unwrap_or_default();
     let modules = String::from_utf8_lossy(&read("modules.json")).into_owned();

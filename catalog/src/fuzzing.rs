@@ -2,6 +2,7 @@
 //!
 //! Each panics when a reader breaks its word; whether it accepts or refuses the bytes is its own business.
 
+use std::io;
 use std::path::Path;
 
 use crate::config::{Config, canonical_form};
@@ -52,5 +53,47 @@ pub fn table(bytes: &[u8]) {
         for name in std::iter::once(&row.local_name).chain(&row.aliases) {
             assert!(table.resolve(name) != crate::table::Resolution::Unknown, "{name:?} does not resolve");
         }
+    }
+}
+
+/// The inputs that a fuzzer has grown, from a file that holds one a line, escaped as `escape_ascii` does it.
+///
+/// # Errors
+/// When the file cannot be read or a line is not escaped so.
+pub fn grown(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let bad = |line: &str| io::Error::new(io::ErrorKind::InvalidData, line.to_owned());
+    std::fs::read_to_string(path)?.lines().map(|line| unescaped(line).ok_or_else(|| bad(line))).collect()
+}
+
+fn unescaped(line: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = line.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next()? {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                b'x' => {
+                    let digits = [rest.next()?, rest.next()?];
+                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                }
+                other => other,
+            },
+            other => other,
+        });
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_inputs_read_back() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(unescaped(&bytes.escape_ascii().to_string()), Some(bytes));
+        assert_eq!(unescaped("\\x0"), None);
     }
 }

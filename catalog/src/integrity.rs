@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::architecture::{ArchitectureClass, architecture};
 use crate::config::{CONFIG_FILE, Config, ConfigError};
+use crate::files::{MAX_CONFIG_BYTES, read_regular};
 use crate::folder::{self, CheckpointFolder, CheckpointProblem};
 use crate::headers::{HeaderError, HeaderFault, read_header};
 use crate::identity::in_two_threads;
@@ -137,7 +138,7 @@ fn other_files<'a>(dir: &Path, names: impl Iterator<Item = &'a String>, known: &
 
 fn key_given_twice(dir: &Path) -> Option<Fault> {
     let path = dir.join(CONFIG_FILE);
-    let bytes = fs::read(&path).ok()?;
+    let bytes = read_regular(&path, MAX_CONFIG_BYTES).ok()?;
     // What is no JSON at all has been told by then.
     serde_json::from_slice::<serde_json::Value>(&bytes).ok()?;
     let error = serde_json::from_slice::<UniqueValue>(&bytes).err()?;

@@ -2,6 +2,7 @@
 //!
 //! - [`headers`]: strict reader of safetensors headers
 //! - [`config`]: `config.json`, with MLX's quantization block
+//! - [`files`]: opening files that may be anything
 //! - [`folder`]: a whole checkpoint folder, its shards and index checked against each other
 //! - [`groups`]: folders that hold the same checkpoint, or ones that run alike
 //! - [`listing`]: the checkpoint folders under a folder
@@ -18,6 +19,7 @@
 pub mod architecture;
 pub mod class;
 pub mod config;
+pub mod files;
 pub mod folder;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::files::{MAX_TABLE_BYTES, open_regular, read_regular};
+
 /// How often each name is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mentions {
@@ -39,7 +41,7 @@ impl Mentions {
         for root in documents.iter().filter(|root| root.exists()) {
             mentions.has_documents = true;
             for path in files(root, "md", &mut mentions.faults) {
-                match fs::read(&path) {
+                match read_regular(&path, MAX_TABLE_BYTES) {
                     Ok(bytes) => mentions.add_document(&String::from_utf8_lossy(&bytes)),
                     Err(error) => mentions.faults.push(format!("{} cannot be read: {error}", path.display())),
                 }
@@ -74,7 +76,7 @@ impl Mentions {
             .flexible(true)
             .has_headers(false)
             .comment(Some(b'#'))
-            .from_path(path)?;
+            .from_reader(open_regular(path)?);
         let mut column = None;
         for record in reader.byte_records() {
             let record = record?;

@@ -2,7 +2,7 @@
 //!
 //! Of a row that is there already, only this host's columns are changed, and fields that nobody knew are filled in. A
 //! folder that no row knows gets a row, named by [`crate::naming`]. Rows whose folder is not here are marked as absent on
-//! this host; what other hosts saw is theirs.
+//! this host, if everything here was looked at; what other hosts saw is theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,9 @@ pub struct Scan {
     pub seen: Vec<String>,
     /// Names of rows that are not on this host.
     pub absent: Vec<String>,
+    /// Names of rows that were not found, of which nothing is known: their folder could not be read, or not everything was
+    /// looked at.
+    pub unseen: Vec<String>,
     /// Folders without a `config.json`, which have no row.
     pub unidentified: Vec<String>,
     /// Things to know that are no faults of the files.
@@ -42,6 +45,15 @@ pub struct Surveyed<'a> {
     pub identity: &'a Result<Identity, IdentityError>,
 }
 
+/// How much of what a host holds was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it: what was not found is not there.
+    Whole,
+    /// A part: of what was not found nothing is known.
+    Part,
+}
+
 /// Brings what `host` holds into the table.
 ///
 /// # Errors
@@ -50,11 +62,13 @@ pub fn scan(
     table: &mut Table,
     host: &str,
     folders: &[Surveyed<'_>],
+    extent: Extent,
     mentions: &Mentions,
 ) -> Result<Scan, TableFaultKind> {
     table.add_host(host)?;
     let mut done = Scan::default();
     let mut here: BTreeMap<String, bool> = BTreeMap::new();
+    let mut unread: BTreeSet<String> = BTreeSet::new();
     for folder in folders {
         match record(table, folder, &here, &mut done) {
             Ok(Some(name)) => {
@@ -62,19 +76,27 @@ pub fn scan(
                 here.entry(name).and_modify(|all| *all &= sound).or_insert(sound);
             }
             Ok(None) => {}
-            Err(fault) => done.faults.push(format!("{}: {fault}", folder.report.path.display())),
+            Err(fault) => {
+                done.faults.push(format!("{}: {fault}", folder.report.path.display()));
+                unread.extend(table.resolve(&folder.report.name).now().map(str::to_owned));
+            }
         }
     }
     let names: Vec<String> = table.rows().iter().map(|row| row.local_name.clone()).collect();
     let added: BTreeSet<String> = done.added.iter().cloned().collect();
     for name in names {
         let sound = here.get(&name).copied();
+        let is_unseen = sound.is_none() && (extent == Extent::Part || unread.contains(&name));
         let change = |row: &mut Row| {
-            row.hosts.insert(host.to_owned(), HostFacts { present: Some(sound.is_some()), shards_ok: sound });
+            if !is_unseen {
+                let facts = HostFacts { present: Some(sound.is_some()), shards_ok: sound };
+                row.hosts.insert(host.to_owned(), facts);
+            }
             count(row, mentions);
         };
         match table.update(&name, change) {
             Ok(()) if added.contains(&name) => {}
+            Ok(()) if is_unseen => done.unseen.push(name),
             Ok(()) if sound.is_some() => done.seen.push(name),
             Ok(()) => done.absent.push(name),
             Err(fault) => done.faults.push(format!("{name}: {fault}")),

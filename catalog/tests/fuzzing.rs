@@ -29,6 +29,18 @@ fn every_reader_holds_to_its_word_on_the_corpus() {
 }
 
 #[test]
+fn every_reader_holds_to_its_word_on_what_a_fuzzer_has_grown() {
+    for (name, target, least) in TARGETS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/grown").join(name).with_extension("txt");
+        let inputs = fuzzing::grown(&path).expect("what was grown");
+        assert!(inputs.len() > least, "{name}: only {} inputs", inputs.len());
+        for bytes in &inputs {
+            target(bytes);
+        }
+    }
+}
+
+#[test]
 fn every_reader_holds_to_its_word_on_every_beginning_of_the_corpus() {
     for (name, target, _) in TARGETS {
         for bytes in corpus(name) {

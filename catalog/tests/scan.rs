@@ -11,7 +11,7 @@ use mlxcel_catalog::integrity::check_all;
 use mlxcel_catalog::listing::list;
 use mlxcel_catalog::mentions::Mentions;
 use mlxcel_catalog::merge::{Prefer, merge};
-use mlxcel_catalog::scan::{Scan, Surveyed, scan};
+use mlxcel_catalog::scan::{Extent, Scan, Surveyed, scan};
 use mlxcel_catalog::table::{IdSource, Resolution, Row, Table, TableFaultKind};
 use support::shard_bytes;
 use tempfile::TempDir;
@@ -32,6 +32,17 @@ fn scan_into(table: &mut Table, host: &str, models: &Path, mentions: &Mentions) 
 }
 
 fn scan_at(level: u8, table: &mut Table, host: &str, models: &Path, mentions: &Mentions) -> Scan {
+    scan_part(level, table, host, models, Extent::Whole, mentions)
+}
+
+fn scan_part(
+    level: u8,
+    table: &mut Table,
+    host: &str,
+    models: &Path,
+    extent: Extent,
+    mentions: &Mentions,
+) -> Scan {
     let (found, faults) = list(&[models]);
     assert!(faults.is_empty(), "{faults:?}");
     let dirs: Vec<&Path> = found.iter().map(|found| found.path.as_path()).collect();
@@ -39,7 +50,7 @@ fn scan_at(level: u8, table: &mut Table, host: &str, models: &Path, mentions: &M
     let reports = check_all(&found, &|_| None);
     let surveyed: Vec<_> =
         reports.iter().zip(&identities).map(|(report, identity)| Surveyed { report, identity }).collect();
-    scan(table, host, &surveyed, mentions).expect("a host")
+    scan(table, host, &surveyed, extent, mentions).expect("a host")
 }
 
 fn models() -> TempDir {
@@ -99,6 +110,29 @@ fn a_second_scan_touches_this_host_alone() {
     fs::write(folder.join("model.safetensors"), &bytes[..bytes.len() - 1]).expect("a file");
     let done = scan_into(&mut table, "gb10", models.path(), &Mentions::default());
     assert!(done.faults[0].contains("digests of level 1"), "{:?}", done.faults);
+}
+
+#[test]
+fn a_scan_of_a_part_says_nothing_of_the_rest_nor_one_of_a_folder_that_cannot_be_read() {
+    let models = models();
+    let tiny = checkpoint(models.path(), "tiny", FOUR_BITS, "");
+    checkpoint(models.path(), "broken", r#"{"model_type":"llama"}"#, "");
+    let mut table = Table::default();
+    scan_into(&mut table, "m1", models.path(), &Mentions::default());
+    let presence = |table: &Table, name: &str| table.row(name).and_then(|row| row.hosts["m1"].present);
+    let done = scan_part(2, &mut table, "m1", &tiny, Extent::Part, &Mentions::default());
+    assert_eq!((done.unseen.as_slice(), done.absent.len()), (["broken".to_owned()].as_slice(), 0));
+    assert_eq!(presence(&table, "broken"), Some(true));
+
+    fs::write(models.path().join("broken/config.json"), "{").expect("a file");
+    fs::remove_dir_all(&tiny).expect("a folder");
+    let done = scan_into(&mut table, "m1", models.path(), &Mentions::default());
+    assert_eq!(
+        (done.unseen.as_slice(), done.absent.as_slice()),
+        (["broken".to_owned()].as_slice(), ["tiny".to_owned()].as_slice())
+    );
+    assert_eq!((presence(&table, "broken"), presence(&table, "tiny")), (Some(true), Some(false)));
+    assert!(done.faults.iter().any(|fault| fault.contains("broken/config.json")), "{:?}", done.faults);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use mlxcel_catalog::identity::CheckpointId;
 use mlxcel_catalog::table::{IdSource, Resolution, Row, Table, TableError, TableFaultKind};
 use proptest::prelude::*;
 
@@ -159,6 +160,25 @@ fn changes_keep_names_apart() {
     assert!(table.insert(Row::named("semi;colon")).is_err());
     assert!(table.insert(Row::named("line\nbreak")).is_err());
     assert_eq!(table.resolve("c").now(), Some("c"));
+}
+
+#[test]
+fn the_catalogs_own_file_is_sound_and_tells_nothing_of_the_machine_that_wrote_it() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("model-catalog.tsv");
+    let text = fs::read_to_string(&path).expect("the file");
+    let table = Table::parse(text.as_bytes()).expect("a table");
+    assert!(table.faults().is_empty(), "{:?}", table.faults());
+    assert_eq!(table.to_text(), text, "it is written as the program writes it");
+    for field in text.lines().flat_map(|line| line.split('\t')) {
+        assert!(!field.starts_with(['/', '~', '.']), "the path {field} stands in it");
+    }
+    for row in table.rows() {
+        let levels = |ids: &[CheckpointId]| ids.iter().map(|id| id.level).collect::<Vec<_>>();
+        assert_eq!(levels(&row.checkpoint_ids), [1, 2, 3, 4], "{}", row.local_name);
+        assert_eq!(levels(&row.canonical_ids), [1, 2, 3, 4], "{}", row.local_name);
+        assert!(row.hosts.values().any(|facts| facts.shards_ok == Some(true)), "{}", row.local_name);
+    }
+    assert_eq!(table.resolve("smollm2-135m-instruct-4bit-alias").now(), Some("SmolLM2-135M-Instruct-4bit"));
 }
 
 /// The table of the reference system, which is not part of this project: where it is absent, nothing is checked.

@@ -36,7 +36,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match commands::run(cli) {
         Ok(exit) => exit,
         Err(error) => {
-            text::complain(&format!("error: {error:#}"));
+            text::complain(&format!("error: {}", text::told(&error)));
             exit_of(&error)
         }
     }

@@ -3,9 +3,11 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-/// Prints a line to stderr. A closed stderr is no reason to lose a measurement.
+/// Prints a line to stderr. A closed stderr is no reason to lose a measurement. Names in it come from folders and files:
+/// nothing of theirs but a line break reaches the terminal as it is.
 pub fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let lines: Vec<String> = line.split('\n').map(one_line).collect();
+    let _ = writeln!(std::io::stderr().lock(), "{}", lines.join("\n"));
 }
 
 /// Prints to stdout; fails when stdout does (a full disk behind a redirection, a closed pipe).
@@ -19,6 +21,31 @@ pub fn say(text: &str) -> std::io::Result<()> {
         stdout.write_all(b"\n")?;
     }
     stdout.flush()
+}
+
+/// A name or a message with one from a folder or a file, on one line: a line break in a name would forge a line of the
+/// output, and other control characters reach a terminal.
+pub fn one_line(text: impl std::fmt::Display) -> String {
+    text.to_string().chars().fold(String::new(), |mut line, c| {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+        line
+    })
+}
+
+/// An error and what caused it, in one line. Where an error has told its cause already, that is not told again.
+pub fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |told, cause| {
+        let cause = cause.to_string();
+        match told.as_str() {
+            "" => cause,
+            _ if told.contains(&cause) => told,
+            _ => format!("{told}: {cause}"),
+        }
+    })
 }
 
 /// A byte count in powers of ten, as `271.4 MB`.
@@ -51,6 +78,25 @@ pub fn tail(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_stays_on_its_line() {
+        assert_eq!(one_line("a\u{1b}[31m\nb größe"), "a\\u{1b}[31m\\nb größe");
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        use anyhow::Context as _;
+        let cause = || std::io::Error::other("the disk is full");
+        let outer = Err::<(), _>(cause()).context("cannot write `a`");
+        assert_eq!(outer.map_err(|error| told(&error)), Err("cannot write `a`: the disk is full".to_owned()));
+        let error = mlxcel_reports::history::HistoryError::Read { path: "a".into(), source: cause() };
+        let outer = Err::<(), _>(error).context("first side");
+        assert_eq!(
+            outer.map_err(|error| told(&error)),
+            Err("first side: cannot read `a`: the disk is full".to_owned())
+        );
+    }
 
     #[test]
     fn byte_counts_take_the_largest_unit_that_fits() {

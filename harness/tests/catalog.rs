@@ -161,3 +161,15 @@ fn what_cannot_be_done_is_bad_input_and_a_wrong_line_is_usage() -> Outcome {
     }
     Ok(())
 }
+
+#[test]
+fn writing_the_catalog_file_makes_no_program_stale() -> Outcome {
+    let bench = Bench::new()?;
+    let output = bench.program().args(["version", "--json"]).output()?;
+    let version = String::from_utf8(output.stdout)?;
+    assert!(version.contains("catalog/src/lib.rs"), "{version}");
+    for part in ["model-catalog.tsv", "catalog/fuzz"] {
+        assert!(!version.contains(part), "{part} is taken for a source of the program");
+    }
+    Ok(())
+}

@@ -127,7 +127,7 @@ fn every_format_goes_to_the_file_and_nothing_is_replaced() -> Outcome {
         ("table", "alpha"),
         ("json", "\"verdict\": \"ok\""),
         ("markdown", "| alpha | 100.00 | 200.00 | 2.000 |"),
-        ("csv", "pair,alpha,,decode,tok/s,100,200,2,,,true,,,"),
+        ("csv", "pair,alpha,,decode,tok/s,100,200,2.0,,,1,1,,true,,"),
     ] {
         let line = format!(
             "compare --before a.csv --after b.csv --vary commit --format {format} --out {format}.out"
@@ -225,6 +225,55 @@ fn rows_that_stand_twice_are_taken_as_the_user_says() -> Outcome {
 }
 
 #[test]
+fn the_csv_form_holds_the_verdict_of_each_pair_and_what_it_was_made_from() -> Outcome {
+    let folder = Folder::new()?;
+    let rows = |model: &str, millis: f64, commit: &str| -> Vec<String> {
+        (0..8).map(|run| row(model, &format!("{:.2}", millis + f64::from(run)), commit)).collect()
+    };
+    let side =
+        |alpha: f64, commit: &str| [rows("alpha", alpha, commit), rows("beta", 2540.0, commit)].concat();
+    folder.file("a.csv", &side(1270.0, "11111111"))?;
+    folder.file("b.csv", &side(635.0, "22222222"))?;
+    let output =
+        folder.run("compare --before a.csv --after b.csv --vary commit --repeat all --format csv")?;
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout)?;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let lines: Vec<std::collections::BTreeMap<String, String>> =
+        reader.deserialize().collect::<Result<_, _>>()?;
+    let cell = |kind: &str, name: &str, column: &str| -> Option<String> {
+        let line = lines
+            .iter()
+            .find(|line| line["kind"] == kind && (line["model"] == name || line["field"] == name));
+        line.map(|line| line[column].clone())
+    };
+    let pair = |model: &str, column: &str| cell("pair", model, column).unwrap_or_default();
+    assert_eq!((pair("alpha", "verdict"), pair("beta", "verdict")), ("FASTER".to_owned(), "SAME".to_owned()));
+    assert_eq!(
+        (pair("alpha", "rows_before"), pair("alpha", "family"), pair("alpha", "floor")),
+        ("8".to_owned(), "2".to_owned(), "0.1".to_owned())
+    );
+    let number = |column: &str| pair("alpha", column).parse::<f64>();
+    // Two samples of eight without overlap: p = 2 / C(16, 8), twice that after Holm.
+    assert!(
+        (number("p")? - 2.0 / 12870.0).abs() < 1e-12 && (number("p_holm")? - 4.0 / 12870.0).abs() < 1e-12
+    );
+    let (low, ratio, high) = (number("test_ratio_low")?, number("test_ratio")?, number("test_ratio_high")?);
+    assert!(1.9 < low && low <= ratio && ratio <= high && high < 2.1, "{low} {ratio} {high}");
+    assert!(number("confidence")? >= 0.95 && number("smallest_effect")? >= 0.1);
+    for (field, column, value) in
+        [("path", "after", "b.csv"), ("rows", "before", "16"), ("layout", "before", "sweep-17")]
+    {
+        assert_eq!(cell("input", field, column).as_deref(), Some(value), "{text}");
+    }
+    assert_eq!(cell("input", "sha256", "before").map(|digest| digest.len()), Some(64));
+    assert!(
+        cell("command", "", "message").is_some_and(|command| command.ends_with("--repeat all --format csv"))
+    );
+    Ok(())
+}
+
+#[test]
 fn names_are_resolved_through_the_catalog() -> Outcome {
     let folder = Folder::new()?;
     folder.file("a.csv", &[row("old-name", "1270.00", "11111111")])?;
@@ -237,6 +286,29 @@ fn names_are_resolved_through_the_catalog() -> Outcome {
     let with = folder.json(&format!("{line} --catalog catalog.tsv"))?;
     assert_eq!(with["pairs"][0]["model"], "new-name-4bit");
     assert_eq!(folder.run(&format!("{line} --catalog absent.tsv"))?.status.code(), Some(4));
+    Ok(())
+}
+
+#[test]
+fn a_folder_of_newer_readings_that_is_none_is_an_error() -> Outcome {
+    let folder = Folder::new()?;
+    folder.sides()?;
+    let output = folder.run("compare --before a.csv --after b.csv --vary commit --store absent")?;
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("absent") && stderr(&output).contains("--store"), "{}", stderr(&output));
+    Ok(())
+}
+
+#[test]
+fn a_file_is_not_compared_with_itself() -> Outcome {
+    let folder = Folder::new()?;
+    folder.sides()?;
+    fs::copy(folder.path("a.csv"), folder.path("copy.csv"))?;
+    for after in ["a.csv", "./a.csv", "copy.csv"] {
+        let output = folder.run(&format!("compare --before a.csv --after {after}"))?;
+        assert_eq!(output.status.code(), Some(2), "{after}");
+        assert!(stderr(&output).contains("V02") && output.stdout.is_empty(), "{}", stderr(&output));
+    }
     Ok(())
 }
 

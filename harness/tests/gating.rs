@@ -122,6 +122,27 @@ fn one_measurement_a_side_is_called_that() -> Outcome {
 }
 
 #[test]
+fn reports_are_written_all_or_none_and_tell_nothing_of_where_the_program_lies() -> Outcome {
+    let folder = Folder::new()?;
+    folder.side("a", 5, 1270.0, "11111111")?;
+    folder.side("b", 5, 1275.0, "22222222")?;
+    for (reports, words) in [
+        ("--report junit=x --report json=x", "named twice"),
+        ("--report junit=x --report json=absent/y", "absent/y"),
+        ("--report junit=x --report json=a", "is not replaced"),
+    ] {
+        let output = folder.run(&format!("{GATE} {reports}"))?;
+        assert_eq!(output.status.code(), Some(4), "{reports}");
+        assert!(said(&output).contains(words), "{words}: {}", said(&output));
+        assert!(!folder.path("x").exists(), "{reports}");
+    }
+    let output = folder.run(&format!("{GATE} --format json"))?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["command"][0], "mlxcel-bench", "{}", report["command"]);
+    Ok(())
+}
+
+#[test]
 fn reports_are_written_in_every_form_and_replace_nothing() -> Outcome {
     let folder = Folder::new()?;
     folder.side("a", 5, 1270.0, "11111111")?;
@@ -139,7 +160,7 @@ fn reports_are_written_in_every_form_and_replace_nothing() -> Outcome {
         ("t", "gate: REGRESSION"),
         ("m", "<!-- mlxcel-bench gate -->"),
         ("x", "<failure type=\"regression\""),
-        ("s", "BenchmarkDecode/model=alpha 1 "),
+        ("s", "BenchmarkDecode/model=alpha/metric=decode 1 "),
     ] {
         let text = fs::read_to_string(folder.path(file))?;
         assert!(text.contains(part), "{file}: {text}");

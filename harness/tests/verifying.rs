@@ -52,6 +52,45 @@ fn what_compare_writes_is_verified_from_its_command_line_and_its_inputs() -> Out
 }
 
 #[test]
+fn names_with_spaces_quotes_and_line_breaks_are_verified_in_both_forms() -> Outcome {
+    let folder = compared()?;
+    for name in [
+        "two words.csv",
+        "it's \"b\".csv",
+        "line\nbreak\tand more.csv",
+        r"back\slash|bar_*`[x](y).csv",
+        "$HOME ~.csv",
+    ] {
+        fs::copy(folder.path().join(CAMPAIGN[1]), folder.path().join(name))?;
+        fs::create_dir_all(folder.path().join("a b"))?;
+        let before = format!("a b/{name}");
+        fs::copy(folder.path().join(CAMPAIGN[0]), folder.path().join(&before))?;
+        for (format, out) in [("json", "d.json"), ("markdown", "d.md")] {
+            let run = |arguments: &[&str]| {
+                Command::new(env!("CARGO_BIN_EXE_mlxcel-bench"))
+                    .current_dir(folder.path())
+                    .args(arguments)
+                    .output()
+            };
+            let output = run(&[
+                "compare", "--before", &before, "--after", name, "--vary", "commit", "--format", format,
+                "--out", out,
+            ])?;
+            assert_eq!(output.status.code(), Some(0), "{name:?}: {}", stderr(&output));
+            let output = run(&["verify", out])?;
+            assert_eq!(output.status.code(), Some(0), "{name:?}: {}{}", stdout(&output), stderr(&output));
+            // The same document of another file than the one that lies there.
+            fs::write(folder.path().join(name), fs::read_to_string(folder.path().join(CAMPAIGN[1]))? + "\n")?;
+            assert_eq!(run(&["verify", out])?.status.code(), Some(1), "{name:?}");
+            fs::copy(folder.path().join(CAMPAIGN[1]), folder.path().join(name))?;
+            fs::remove_file(folder.path().join(out))?;
+        }
+        fs::remove_file(folder.path().join(name))?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_refusal_in_json_is_verified_as_well() -> Outcome {
     let folder = compared()?;
     let line = format!("compare --before {} --after {} --format json", CAMPAIGN[0], CAMPAIGN[1]);

@@ -4,6 +4,7 @@
 //! lie on disk ([`wire`], [`store`]) and how they are shown ([`render`]). It never runs a model and never decides
 //! whether a measurement is good: the harness measures and judges, and what it concludes is written here.
 
+pub mod command_line;
 pub mod compare;
 pub mod gate;
 pub mod history;

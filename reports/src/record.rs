@@ -363,7 +363,7 @@ impl Record {
 }
 
 /// The facts that make two rows of one name two different measurements.
-const SHAPE: [Field; 9] = [
+pub(crate) const SHAPE: [Field; 9] = [
     Field::MaxTokens,
     Field::Prompt,
     Field::PromptTarget,

@@ -13,6 +13,19 @@ pub struct UnknownWord {
     pub known: String,
 }
 
+/// Names and values come from files: no line break or control character of theirs reaches a terminal or parts a line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A path need not be UTF-8, JSON must.
+pub(crate) fn lossy_path<S: serde::Serializer>(
+    path: &std::path::Path,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
 /// Defines an enum whose variants have exactly one text form each.
 macro_rules! words {
     (

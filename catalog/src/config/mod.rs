@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::files::{MAX_CONFIG_BYTES, read_regular};
+
 pub use canonical::{VOLATILE_KEYS, canonical_form, canonical_sha256};
 pub use quantization::{
     LayerQuantization, Quantization, QuantizationError, QuantizationMode, QuantizationSpec,
@@ -35,7 +37,7 @@ impl Config {
     /// Reads `config.json` of the folder `dir`.
     pub fn read(dir: &Path) -> Result<Self, ConfigError> {
         let path = dir.join(CONFIG_FILE);
-        let bytes = std::fs::read(&path).map_err(|source| unreadable(dir, &path, source))?;
+        let bytes = read_regular(&path, MAX_CONFIG_BYTES).map_err(|source| unreadable(dir, &path, source))?;
         Self::parse(&path, &bytes)
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{CheckpointProblem, Shard};
+use crate::files::{MAX_TABLE_BYTES, read_regular};
 use crate::json::UniqueMap;
 
 /// Name of the index within a checkpoint folder.
@@ -27,7 +28,7 @@ impl Index {
     /// Reads the index of a folder; nothing when there is none.
     pub(super) fn read(dir: &Path) -> Result<Option<Self>, CheckpointProblem> {
         let path = dir.join(INDEX_FILE);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match read_regular(&path, MAX_TABLE_BYTES) {
             Ok(bytes) => bytes,
             // A dangling link is an index that is there but cannot be read.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {

@@ -17,10 +17,11 @@ use sha2::{Digest, Sha256};
 
 use super::files::{FileKey, WeightFile};
 use super::hex;
+use crate::files::{MAX_TABLE_BYTES, open_regular, read_regular};
 
 /// Threads that hash.
 pub(super) const THREADS: usize = 2;
-const BUFFER_BYTES: usize = 4 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
 /// A file changed so shortly ago may change again without its time of change telling.
 const SETTLED: Duration = Duration::from_secs(2);
 const FIRST_LINE: &str = "mlxcel content hashes 1";
@@ -45,7 +46,7 @@ impl ContentCache {
     /// # Errors
     /// When the file exists and cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let bytes = match fs::read(path) {
+        let bytes = match read_regular(path, MAX_TABLE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
@@ -163,7 +164,7 @@ fn run(jobs: &[(FileKey, &Path)], progress: &(dyn Fn(u64) + Sync)) -> Vec<(FileK
 type Hash = fn(File, &(dyn Fn(u64) + Sync)) -> io::Result<String>;
 
 fn hash_file(path: &Path, key: &FileKey, progress: &(dyn Fn(u64) + Sync), hash: Hash) -> io::Result<String> {
-    let file = File::open(path)?;
+    let file = open_regular(path)?;
     let changed =
         || io::Error::other("it was changed while it was read; try again when nothing writes to it");
     if FileKey::of(&file.metadata()?) != *key {

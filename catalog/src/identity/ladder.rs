@@ -25,6 +25,7 @@ use super::content::{ContentCache, THREADS, hash_files};
 use super::files::{WeightFile, weight_files};
 use super::{CanonicalPath, CheckpointId, ResolveError, ShardFacts, sampled, sha256_hex};
 use crate::config::{CONFIG_FILE, canonical_sha256};
+use crate::files::{MAX_CONFIG_BYTES, read_regular};
 use crate::folder::CheckpointProblem;
 use crate::headers::{HeaderError, read_raw};
 
@@ -232,7 +233,7 @@ impl Surveyed {
 fn survey(dir: &Path, level: u8) -> Result<Surveyed, IdentityError> {
     let path = CanonicalPath::resolve(dir)?;
     let config_path = path.as_path().join(CONFIG_FILE);
-    let config = match std::fs::read(&config_path) {
+    let config = match read_regular(&config_path, MAX_CONFIG_BYTES) {
         Ok(config) => config,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !config_path.is_symlink() => {
             return Err(IdentityError::NoConfig { path: dir.to_owned() });

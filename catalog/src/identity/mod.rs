@@ -9,7 +9,6 @@ mod ladder;
 mod sampled;
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,6 +16,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
+
+use crate::files::open_regular;
 
 pub use content::{ContentCache, hash_files};
 pub use files::{FileKey, WeightFile};
@@ -159,7 +160,7 @@ pub struct ShardFacts<'a> {
 
 /// SHA-256 of a whole file in lower-case hex, read in pieces (links are followed).
 pub fn digest_file(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {

@@ -16,6 +16,8 @@ mod write;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::files::{MAX_TABLE_BYTES, read_regular};
+
 pub use fault::{TableError, TableFault, TableFaultKind};
 pub use resolve::Resolution;
 pub use row::{HostFacts, IdSource, Row};
@@ -46,7 +48,7 @@ impl Table {
     /// [`TableError`] when the file cannot be read or its first line names no columns; anything wrong further down is in
     /// [`Self::faults`].
     pub fn read(path: &Path) -> Result<Self, TableError> {
-        let bytes = std::fs::read(path).map_err(|source| TableError::Io {
+        let bytes = read_regular(path, MAX_TABLE_BYTES).map_err(|source| TableError::Io {
             path: path.to_owned(),
             doing: "read",
             source,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Format;
@@ -130,7 +131,7 @@ pub enum Side {
 )]
 pub struct ResolveArgs {
     /// Names to look up.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub names: Vec<String>,
     /// The catalog file.
     #[arg(long, value_name = "FILE", default_value = TABLE)]
@@ -145,10 +146,10 @@ pub struct ResolveArgs {
 #[command(after_help = EXITS)]
 pub struct RenameArgs {
     /// The name now.
-    #[arg(value_name = "OLD")]
+    #[arg(value_name = "OLD", value_parser = NonEmptyStringValueParser::new())]
     pub old: String,
     /// The name from now on.
-    #[arg(value_name = "NEW")]
+    #[arg(value_name = "NEW", value_parser = NonEmptyStringValueParser::new())]
     pub new: String,
     /// The catalog file.
     #[arg(long, value_name = "FILE", default_value = TABLE)]

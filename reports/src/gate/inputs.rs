@@ -69,16 +69,7 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
 
 /// What the report says of the files of a side.
 pub(super) fn listed(side: &'static str, files: &[SourceFile]) -> Vec<Input> {
-    files
-        .iter()
-        .map(|file| Input {
-            side,
-            path: file.path.display().to_string(),
-            sha256: file.sha256.clone(),
-            layout: file.layout.clone(),
-            rows: file.records.len(),
-        })
-        .collect()
+    files.iter().map(|file| Input::of(side, file)).collect()
 }
 
 /// Refusals: a file twice, a measurement twice, or several rows of one key in one file.
@@ -157,6 +148,8 @@ pub(super) fn merged(files: Vec<SourceFile>) -> SourceFile {
         problems: Vec::new(),
         incomplete: None,
         altered: false,
+        samples_sha256: None,
+        boot_time_unix_seconds: None,
     };
     let several = files.len() > 1;
     for file in files {

@@ -1,5 +1,7 @@
 //! What a gate makes of each row of one metric: whether it was compared, and if not, why.
 
+use std::collections::HashSet;
+
 use super::policy::Policy;
 use super::report::{GateRow, State};
 use super::spread::Spreads;
@@ -26,7 +28,10 @@ pub(super) struct Sheet<'a> {
 impl Sheet<'_> {
     /// The rows, before any test.
     pub(super) fn rows(&self) -> Vec<GateRow> {
-        let paired = self.pairing.pairs.iter().filter_map(|pair| self.of_pair(pair));
+        let compared: HashSet<(&str, Option<&str>)> =
+            self.comparison.pairs.iter().map(|pair| (&*pair.model, pair.shape.as_deref())).collect();
+        let is_compared = |pair: &Pair<'_>| compared.contains(&(&*pair.model, pair.shape.as_deref()));
+        let paired = self.pairing.pairs.iter().filter_map(|pair| self.of_pair(pair, is_compared(pair)));
         let alone = self.pairing.only_before.iter().filter_map(|name| self.of_one_sided(name));
         paired.chain(alone).collect()
     }
@@ -46,7 +51,7 @@ impl Sheet<'_> {
         unmeasured.map(Pair::label).chain(alone.cloned()).collect()
     }
 
-    fn of_pair(&self, pair: &Pair<'_>) -> Option<GateRow> {
+    fn of_pair(&self, pair: &Pair<'_>, is_compared: bool) -> Option<GateRow> {
         let label = pair.label();
         let (befores, afters) = (self.values(&pair.before), self.values(&pair.after));
         if befores.is_empty() {
@@ -54,12 +59,7 @@ impl Sheet<'_> {
         }
         let host = pair.before.iter().find_map(|record| record.facts.known(Field::Hardware));
         let mut row = self.row(&label, &pair.model, host, befores, afters);
-        let compared = self
-            .comparison
-            .pairs
-            .iter()
-            .any(|figures| figures.model == pair.model && figures.shape == pair.shape);
-        if compared {
+        if is_compared {
             row.ratio = row.before.zip(row.after).map(|(before, after)| after / before);
             return Some(row);
         }

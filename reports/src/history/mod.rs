@@ -11,10 +11,10 @@ mod problems;
 mod rows;
 mod scan;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use mlxcel_catalog::files::open_regular;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -51,8 +51,12 @@ pub struct SourceFile {
     pub problems: Vec<Problem>,
     /// Why rows are missing, if the file says so.
     pub incomplete: Option<String>,
-    /// The file is not the one that its run finished.
+    /// The file, or the samples beside it, are not those that its run finished.
     pub altered: bool,
+    /// SHA-256 of the samples that lie beside it and were read.
+    pub samples_sha256: Option<String>,
+    /// When the host was started before the run, in seconds since 1970, as the provenance beside it says.
+    pub boot_time_unix_seconds: Option<u64>,
 }
 
 /// A file that cannot be read at all.
@@ -129,14 +133,14 @@ impl HistoryError {
 pub fn read(path: &Path) -> Result<SourceFile, HistoryError> {
     let failed = |source| HistoryError::Read { path: path.to_owned(), source };
     let mut head = Vec::new();
-    BufReader::new(File::open(path).map_err(failed)?)
+    BufReader::new(open_regular(path).map_err(failed)?)
         .take(MAX_HEADER_BYTES)
         .read_until(b'\n', &mut head)
         .map_err(failed)?;
     if is_own(&head) {
         return own_file(path);
     }
-    let mut hashing = Hashing { inner: File::open(path).map_err(failed)?, hasher: Sha256::new() };
+    let mut hashing = Hashing { inner: open_regular(path).map_err(failed)?, hasher: Sha256::new() };
     let mut file = historical(&path.to_string_lossy(), &mut hashing)?;
     path.clone_into(&mut file.path);
     std::io::copy(&mut hashing, &mut std::io::sink()).map_err(failed)?;
@@ -180,7 +184,18 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         let message = "there is no samples file beside it, so the repetitions are not known".to_owned();
         file.problems.push(Problem { rule: "missing_samples", line: None, message });
     }
-    file.altered = opened.altered == Some(true);
+    let failed = |path: PathBuf| move |source| HistoryError::Read { path, source };
+    if !missing && let Some(path) = store::beside(path)?.samples {
+        file.samples_sha256 = Some(store::sha256_of(&path).map_err(failed(path))?);
+    }
+    file.sha256 = store::sha256_of(path).map_err(failed(path.to_owned()))?;
+    let machine = opened.provenance.as_ref().map(|provenance| &provenance.machine);
+    file.boot_time_unix_seconds =
+        machine.and_then(|machine| machine.get("boot_time_unix_seconds")).and_then(serde_json::Value::as_u64);
+    let recorded =
+        opened.provenance.as_ref().and_then(|provenance| provenance.ending.samples_sha256.as_ref());
+    let other_samples = matches!((recorded, &file.samples_sha256), (Some(one), Some(other)) if one != other);
+    file.altered = opened.altered == Some(true) || other_samples;
     if let Completeness::Partial { reason, torn } = opened.completeness {
         let reason = reason.unwrap_or_else(|| "the run did not end".to_owned());
         let torn = if torn { "; the file ends within a row" } else { "" };
@@ -192,20 +207,28 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         file.problems.push(problem);
     }
     if file.altered {
-        let message = "the file is not the one that its provenance recorded".to_owned();
+        let which =
+            if other_samples { "the samples beside it are not those" } else { "the file is not the one" };
+        let message = format!("{which} that its provenance recorded");
         file.problems.push(Problem { rule: "altered", line: None, message });
     }
-    let failed = |source| HistoryError::Read { path: path.to_owned(), source };
-    let mut hashing = Hashing { inner: File::open(path).map_err(failed)?, hasher: Sha256::new() };
-    std::io::copy(&mut hashing, &mut std::io::sink()).map_err(failed)?;
-    file.sha256 = hex(hashing.hasher);
     Ok(file)
 }
 
 fn source_file(path: PathBuf, version: u32, records: Vec<Record>) -> SourceFile {
     let problems = problems::of_records(&records);
     let layout = format!("v{version}");
-    SourceFile { path, sha256: String::new(), layout, records, problems, incomplete: None, altered: false }
+    SourceFile {
+        path,
+        sha256: String::new(),
+        layout,
+        records,
+        problems,
+        incomplete: None,
+        altered: false,
+        samples_sha256: None,
+        boot_time_unix_seconds: None,
+    }
 }
 
 fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError> {
@@ -246,6 +269,8 @@ fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError>
         problems,
         incomplete: None,
         altered: false,
+        samples_sha256: None,
+        boot_time_unix_seconds: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! What is in a folder of result files, file by file, and what is wrong with each.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,11 +10,13 @@ use thiserror::Error;
 
 use super::{HistoryError, Problem, SourceFile, read};
 use crate::record::{Facts, Field, Record};
+use crate::text::lossy_path;
 
 /// One file in one line.
 #[derive(Debug, Serialize)]
 pub struct FileSummary {
-    /// The file.
+    /// The file, or a folder that cannot be listed.
+    #[serde(serialize_with = "lossy_path")]
     pub file: PathBuf,
     /// Its layout; none for a file that cannot be read.
     pub layout: Option<String>,
@@ -73,29 +76,35 @@ pub enum ScanError {
 /// A file that cannot be read is listed with the reason.
 pub fn scan(path: &Path) -> Result<Vec<FileSummary>, ScanError> {
     let mut files = Vec::new();
+    let mut summaries = Vec::new();
     if path.is_dir() {
-        collect(path, &mut files)?;
-        files.sort();
+        collect(path, &mut files, &mut summaries)
+            .map_err(|source| ScanError::Folder { path: path.to_owned(), source })?;
     } else {
         files.push(path.to_owned());
     }
-    if files.is_empty() {
+    if files.is_empty() && summaries.is_empty() {
         return Err(ScanError::NoFiles { path: path.to_owned() });
     }
-    Ok(files
-        .iter()
-        .map(|file| read(file).map_or_else(|error| unreadable(file, &error), |file| summary(&file)))
-        .collect())
+    summaries.extend(
+        files
+            .iter()
+            .map(|file| read(file).map_or_else(|error| of_error(file, &error), |file| summary(&file))),
+    );
+    summaries.sort_by(|one, other| one.file.cmp(&other.file));
+    Ok(summaries)
 }
 
-/// Links to folders are not followed: they lead in circles.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), ScanError> {
-    let failed = |source| ScanError::Folder { path: folder.to_owned(), source };
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+/// Links to folders are not followed: they lead in circles. A folder within that cannot be listed is a line of its own.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>, summaries: &mut Vec<FileSummary>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
         let path = entry.path();
-        if entry.file_type().map_err(failed)?.is_dir() {
-            collect(&path, files)?;
+        if entry.file_type()?.is_dir() {
+            if let Err(error) = collect(&path, files, summaries) {
+                let message = format!("cannot read the folder `{}`: {error}", path.display());
+                summaries.push(unreadable(&path, None, "unreadable_folder", message));
+            }
         } else if is_result_file(&path) {
             files.push(path);
         }
@@ -105,17 +114,21 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), ScanError> {
 
 /// Whether a name is that of a result file.
 pub(crate) fn is_result_file(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
-        let endings = [".csv", ".csv.partial"];
-        !name.starts_with('.') && endings.iter().any(|ending| name.ends_with(ending))
+    path.file_name().map(OsStr::as_encoded_bytes).is_some_and(|name| {
+        let endings: [&[u8]; 2] = [b".csv", b".csv.partial"];
+        !name.starts_with(b".") && endings.iter().any(|ending| name.ends_with(ending))
     })
 }
 
-fn unreadable(path: &Path, error: &HistoryError) -> FileSummary {
+fn of_error(path: &Path, error: &HistoryError) -> FileSummary {
     let line = match error {
         HistoryError::NotCsv { line, .. } | HistoryError::UnknownLayout { line, .. } => Some(*line),
         _ => None,
     };
+    unreadable(path, line, "unreadable_file", error.to_string())
+}
+
+fn unreadable(path: &Path, line: Option<u64>, rule: &'static str, message: String) -> FileSummary {
     FileSummary {
         file: path.to_owned(),
         layout: None,
@@ -130,7 +143,7 @@ fn unreadable(path: &Path, error: &HistoryError) -> FileSummary {
         failed: 0,
         invalid: 0,
         unreadable: 0,
-        problems: vec![Problem { rule: "unreadable_file", line, message: error.to_string() }],
+        problems: vec![Problem { rule, line, message }],
     }
 }
 

@@ -7,6 +7,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::history::FileSummary;
+use crate::text::one_line;
 
 /// One line a file, and beneath it how often each kind of problem was found with its first place. Every single problem is
 /// in the JSON form.
@@ -48,12 +49,13 @@ pub fn table(files: &[FileSummary], width: Option<u16>) -> String {
     for file in files {
         text.push_str(&problems(file));
     }
+    let count = files.len();
     let total = |of: fn(&FileSummary) -> u64| files.iter().map(of).sum::<u64>();
+    let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
     // OK to ignore: writing to a String does not fail.
     let _ = writeln!(
         text,
-        "{} files, {} rows: {} measured, {} skipped, {} failed, {} invalid, {} unreadable",
-        files.len(),
+        "{files}, {} rows: {} measured, {} skipped, {} failed, {} invalid, {} unreadable",
         total(|file| file.rows),
         total(|file| file.measured),
         total(|file| file.skipped),
@@ -78,8 +80,4 @@ fn problems(file: &FileSummary) -> String {
         let _ = writeln!(text, "{name}{place}: {rule}: {}{often}", one_line(message));
     }
     text
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

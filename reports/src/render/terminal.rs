@@ -10,6 +10,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::row::{AnyRow, BuildType, Figures, Measured, Row};
 use crate::store::Completeness;
+use crate::text::one_line;
 
 const UNKNOWN: &str = "-";
 const MIB: f64 = 1024.0 * 1024.0;
@@ -85,11 +86,6 @@ fn rate(tok_s: Option<f64>, spread_pct: Option<f64>) -> String {
         (Some(rate), None) => format!("{rate:.2}"),
         (Some(rate), Some(spread)) => format!("{rate:.2} ({spread:.1}%)"),
     }
-}
-
-/// Names and reasons come from folders and programs: no line break or control character of theirs reaches the terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What must be said beneath the table, and the mark of each remark that holds for some rows only.

@@ -21,7 +21,7 @@ fn proved_executable(case: &Case<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let word = |altered: bool| Some(if altered { "altered" } else { "as recorded" });
     if case.before.altered || case.after.altered {
-        let message = "a file was changed after its run finished; compare the file that the run wrote";
+        let message = "a file, or the samples beside it, was changed after its run finished; compare what the run wrote";
         findings.push(
             Finding::new("P06", Tier::Refuse, "csv_sha256", message)
                 .values(word(case.before.altered), word(case.after.altered)),
@@ -56,7 +56,7 @@ pub(super) static SAME_MLX: Rule = Rule {
 };
 
 fn same_mlx(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
-    differing("P07", case.options.axis, &[Field::MlxCommit, Field::MlxVersion], before, after)
+    differing("P07", case.options.axis, [Field::MlxCommit, Field::MlxVersion], before, after)
 }
 
 pub(super) static OPTIMISED_ALIKE: Rule = Rule {
@@ -70,7 +70,7 @@ pub(super) static OPTIMISED_ALIKE: Rule = Rule {
 
 fn optimised_alike(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
     let fields = [Field::BuildType, Field::Features, Field::TargetCpu, Field::Kernels];
-    let mut findings = differing("P08", case.options.axis, &fields, before, after);
+    let mut findings = differing("P08", case.options.axis, fields, before, after);
     let types = [before.known(Field::BuildType), after.known(Field::BuildType)];
     if types.iter().flatten().any(|build| !matches!(*build, "release" | "python")) {
         let message =

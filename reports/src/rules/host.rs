@@ -17,9 +17,9 @@ pub(super) static SAME_HOST: Rule = Rule {
 
 fn same_host(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
     let axis = case.options.axis;
-    let mut findings = differing("P09", axis, &[Field::Hardware, Field::HostId], before, after);
+    let mut findings = differing("P09", axis, [Field::Hardware, Field::HostId], before, after);
     findings.extend(
-        differing("P09", axis, &[Field::Os, Field::Driver], before, after)
+        differing("P09", axis, [Field::Os, Field::Driver], before, after)
             .into_iter()
             .map(|finding: Finding| finding.unless(Acceptance::HostSoftware)),
     );

@@ -4,7 +4,8 @@ use super::{Case, Check, Rule, owned};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Axis;
 use crate::compare::pairing::Pair;
-use crate::record::{Facts, Field};
+use crate::history::SourceFile;
+use crate::record::{Facts, Field, SHAPE};
 
 pub(super) static ONLY_THE_AXIS: Rule = Rule {
     id: "P04",
@@ -29,36 +30,21 @@ pub(super) static ONLY_THE_AXIS: Rule = Rule {
     check: Check::Facts(only_the_axis),
 };
 
-const FIELDS: [Field; 13] = [
-    Field::Runtime,
-    Field::RuntimeVersion,
-    Field::Commit,
-    Field::MaxTokens,
-    Field::Prompt,
-    Field::PromptTarget,
-    Field::KvMode,
-    Field::Sampling,
-    Field::BatchSize,
-    Field::PrefillChunk,
-    Field::EosPolicy,
-    Field::Variant,
-    Field::Backend,
-];
-
 fn only_the_axis(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
-    differing("P04", case.options.axis, &FIELDS, before, after)
+    let fields = [Field::Runtime, Field::RuntimeVersion, Field::Commit].into_iter().chain(SHAPE);
+    differing("P04", case.options.axis, fields.chain([Field::Backend]), before, after)
 }
 
 /// A refusal for each of these facts that is known on both sides, differs, and is not what may differ.
 pub(super) fn differing(
     rule: &'static str,
     axis: Axis,
-    fields: &[Field],
+    fields: impl IntoIterator<Item = Field>,
     before: &Facts,
     after: &Facts,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for field in fields.iter().copied().filter(|field| !axis.covers(*field)) {
+    for field in fields.into_iter().filter(|field| !axis.covers(*field)) {
         let (one, other) = (before.known(field), after.known(field));
         if let (Some(one), Some(other)) = (one, other)
             && !same(field, one, other)
@@ -126,6 +112,27 @@ fn axis_differs(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
         Finding::new("V01", Tier::Warn, field.as_str(), message)
             .values(owned(Some(value)), owned(Some(value))),
     ]
+}
+
+pub(super) static TWO_MEASUREMENTS: Rule = Rule {
+    id: "V02",
+    tier: Tier::Refuse,
+    fields: &["file"],
+    accepted_by: &[],
+    text: "the sides are two measurements, not one file twice",
+    check: Check::Files(two_measurements),
+};
+
+/// Sides of several files have no digest; a gate looks for the same file in both itself.
+fn two_measurements(case: &Case<'_>) -> Vec<Finding> {
+    let (before, after) = (case.before, case.after);
+    if before.sha256.is_empty() || before.sha256 != after.sha256 || before.records.is_empty() {
+        return Vec::new();
+    }
+    let shown = |file: &SourceFile| Some(file.path.display().to_string());
+    let message =
+        "both sides are one and the same file, so every ratio is 1 and none says anything; name another file";
+    vec![Finding::new("V02", Tier::Refuse, "file", message).values(shown(before), shown(after))]
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub struct Rule {
 }
 
 /// All rules, in the order of their ids.
-pub const RULES: [&Rule; 29] = [
+pub const RULES: [&Rule; 30] = [
     &harness::FIGURE_PRESENT,
     &harness::SAME_KIND,
     &commit::ONE_COMMIT,
@@ -100,6 +100,7 @@ pub const RULES: [&Rule; 29] = [
     &measured::HAS_A_VALUE,
     &measured::READABLE,
     &identity::AXIS_DIFFERS,
+    &identity::TWO_MEASUREMENTS,
 ];
 
 /// The rules in force.

@@ -1,7 +1,7 @@
 //! A reference is another program, measured at the same time: P16.
 
-use jiff::Unit;
 use jiff::civil::Date;
+use jiff::{Timestamp, Unit};
 
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
@@ -11,10 +11,10 @@ use crate::record::{Facts, Field};
 pub(super) static NEAR_REFERENCE: Rule = Rule {
     id: "P16",
     tier: Tier::Refuse,
-    fields: &["date", "runtime"],
-    accepted_by: &[Acceptance::MissingDate],
+    fields: &["date", "runtime", "boot_time"],
+    accepted_by: &[Acceptance::MissingDate, Acceptance::Restart],
     text: "a reference (--vary runtime) is another program, measured at most one calendar day from the run \
-           (--max-date-gap-days sets another number)",
+           (--max-date-gap-days sets another number) and without a restart of the host between",
     check: Check::Facts(near_reference),
 };
 
@@ -50,7 +50,34 @@ fn near_reference(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding
             }
         },
     }
+    findings.extend(restart(case));
     findings
+}
+
+/// How much the time of one start may differ by, since it is computed from a clock that is put right now and then.
+const SAME_BOOT_SECONDS: u64 = 120;
+
+/// Another start of the host is another state of its memory, clocks and drivers.
+fn restart(case: &Case<'_>) -> Option<Finding> {
+    let boots = [case.before, case.after].map(|file| file.boot_time_unix_seconds);
+    let shown = |boot: Option<u64>| {
+        Timestamp::from_second(i64::try_from(boot?).ok()?).ok().map(|instant| instant.to_string())
+    };
+    let finding = |tier, message| {
+        Finding::new("P16", tier, "boot_time", message).values(shown(boots[0]), shown(boots[1]))
+    };
+    match boots {
+        [Some(one), Some(other)] if one.abs_diff(other) <= SAME_BOOT_SECONDS => None,
+        [Some(_), Some(_)] => {
+            let message = "the host was restarted between the reference and the run; measure both anew without a restart";
+            Some(finding(Tier::Refuse, message).unless(Acceptance::Restart))
+        }
+        _ => {
+            let message =
+                "whether the host was restarted between the reference and the run is not known on both sides";
+            Some(finding(Tier::Warn, message))
+        }
+    }
 }
 
 /// Days of the calendar.

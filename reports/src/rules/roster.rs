@@ -3,6 +3,8 @@
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::pairing::{Duplicate, Pair};
+use crate::stats::mann_whitney::fewest_a_side;
+use crate::stats::verdict::{Certainty, FEWEST_UNITS};
 
 pub(super) static REPETITIONS: Rule = Rule {
     id: "P15",
@@ -14,20 +16,39 @@ pub(super) static REPETITIONS: Rule = Rule {
 };
 
 fn repetitions(_: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
-    let single = pairs.iter().filter(|pair| pair.before.len() < 2 || pair.after.len() < 2).count();
-    if single == 0 {
-        return Vec::new();
-    }
-    let fewest =
-        |of: fn(&Pair<'_>) -> usize| pairs.iter().map(|pair| of(pair)).min().map(|count| count.to_string());
-    let message = format!(
-        "one measurement a side in {single} of {} pairs: a ratio alone says nothing of noise",
-        pairs.len()
-    );
-    vec![
+    let units = |pair: &Pair<'_>| pair.before.len().min(pair.after.len());
+    let finding = |of: &dyn Fn(&Pair<'_>) -> bool, message: String| {
+        let side = |count: fn(&Pair<'_>) -> usize| {
+            pairs.iter().filter(|pair| of(pair)).map(|pair| count(pair)).min().map(|count| count.to_string())
+        };
         Finding::new("P15", Tier::Warn, "repetitions", message)
-            .values(fewest(|pair| pair.before.len()), fewest(|pair| pair.after.len())),
-    ]
+            .values(side(|pair| pair.before.len()), side(|pair| pair.after.len()))
+    };
+    let count = |of: &dyn Fn(&Pair<'_>) -> bool| pairs.iter().filter(|pair| of(pair)).count();
+    let mut findings = Vec::new();
+    let is_single = |pair: &Pair<'_>| units(pair) < FEWEST_UNITS;
+    let single = count(&is_single);
+    if single > 0 {
+        let message = format!(
+            "one measurement a side in {single} of {} pairs: a ratio alone says nothing of noise",
+            pairs.len()
+        );
+        findings.push(finding(&is_single, message));
+    }
+    // What a perfect separation would need to be called significant in a family of this size.
+    let family = pairs.len() - single;
+    let need = fewest_a_side(Certainty::default().alpha / family.max(1) as f64);
+    let is_powerless = |pair: &Pair<'_>| !is_single(pair) && need.is_none_or(|need| units(pair) < need);
+    let powerless = count(&is_powerless);
+    if powerless > 0 {
+        let need = need.map_or_else(|| "more".to_owned(), |need| need.to_string());
+        let message = format!(
+            "{powerless} of {family} tested pairs have too few measurements to be FASTER or SLOWER: a family of {family} \
+             needs at least {need} a side"
+        );
+        findings.push(finding(&is_powerless, message));
+    }
+    findings
 }
 
 pub(super) static UNIQUE_KEYS: Rule = Rule {

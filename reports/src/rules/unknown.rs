@@ -3,7 +3,7 @@
 use super::{Case, Check, Rule, owned};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Acceptance;
-use crate::record::{Fact, Facts, Field};
+use crate::record::{Fact, Facts, Field, SHAPE};
 
 pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
     id: "P10",
@@ -43,18 +43,6 @@ pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
     check: Check::Facts(unknown_equals_nothing),
 };
 
-const SETTINGS: [Field; 9] = [
-    Field::MaxTokens,
-    Field::Prompt,
-    Field::PromptTarget,
-    Field::KvMode,
-    Field::Sampling,
-    Field::BatchSize,
-    Field::PrefillChunk,
-    Field::EosPolicy,
-    Field::Variant,
-];
-
 /// Facts that later layouts added: known on one side alone is worth a remark.
 const ADDED: [Field; 10] = [
     Field::RuntimeVersion,
@@ -84,7 +72,7 @@ fn unknown_equals_nothing(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec
             findings.push(unknown(field, before, after).unless(accept));
         }
     }
-    for field in SETTINGS.into_iter().filter(|field| must(*field)) {
+    for field in SHAPE.into_iter().filter(|field| must(*field)) {
         match (before.get(field), after.get(field)) {
             (Fact::Known(_), Fact::Known(_)) => {}
             // No variant is named where there is none.

@@ -304,6 +304,16 @@ pub const CASES: &[BadPair] = &[
     ),
     case!("P16", Refuse, "a reference that is the same program", reference, flawless()),
     case!(
+        "P16",
+        Refuse,
+        "a reference of the same day, before a restart of the host",
+        reference,
+        named(
+            ("pylm_m5max_vlm_first_boot.csv", baseline("2026-09-09").1),
+            ("metal_m5max_vlm_second_boot.csv", image_sweep("2026-09-09").1)
+        )
+    ),
+    case!(
         "P17",
         Warn,
         "a baseline that was measured again since",
@@ -401,6 +411,13 @@ pub const CASES: &[BadPair] = &[
         Warn,
         "a declared change that is none",
         commit_axis,
+        files(&Sheet::flawless(), &Sheet::flawless().with(&[("run_id", "run2")]))
+    ),
+    case!(
+        "V02",
+        Refuse,
+        "a file compared with itself",
+        no_axis,
         files(&Sheet::flawless(), &Sheet::flawless())
     ),
 ];

@@ -138,8 +138,7 @@ pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
 pub fn read_samples(path: &Path) -> Result<Vec<StoredSample>, OpenError> {
     let place = Place::of(path)?;
     let path = place.existing(SAMPLES).unwrap_or_else(|| place.path(SAMPLES, place.stage));
-    let text =
-        std::fs::read_to_string(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+    let text = regular_text(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;
     let whole = match text.rfind('\n') {
         _ if place.stage != Stage::Unfinished => text.as_str(),
         Some(end) => text.get(..=end).unwrap_or_default(),
@@ -161,8 +160,7 @@ pub fn read_samples(path: &Path) -> Result<Vec<StoredSample>, OpenError> {
 /// Reads a provenance file of this version.
 pub(crate) fn read_provenance(path: &Path) -> Result<Provenance, OpenError> {
     let complaint = |reason: String| OpenError::Provenance { path: path.to_owned(), reason };
-    let text =
-        std::fs::read_to_string(path).map_err(|source| OpenError::Read { path: path.to_owned(), source })?;
+    let text = regular_text(path).map_err(|source| OpenError::Read { path: path.to_owned(), source })?;
     let value: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| complaint(error.to_string()))?;
     let version = value.get("schema_version").and_then(serde_json::Value::as_u64);
@@ -195,6 +193,11 @@ pub(crate) fn beside(path: &Path) -> Result<Beside, OpenError> {
         samples: place.existing(SAMPLES),
         provenance: place.existing(PROVENANCE),
     })
+}
+
+/// The text of a regular file: a pipe would be waited for.
+fn regular_text(path: &Path) -> std::io::Result<String> {
+    std::io::read_to_string(mlxcel_catalog::files::open_regular(path)?)
 }
 
 fn digest(path: &Path) -> Result<String, OpenError> {

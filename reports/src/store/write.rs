@@ -304,7 +304,7 @@ pub(super) fn write_provenance(claim: &Claim, provenance: &Provenance) -> Result
 
 /// SHA-256 of a file, in hex.
 pub(crate) fn sha256_of(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = mlxcel_catalog::files::open_regular(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Context;
 use super::report::{Discrepancy, Verification};
+use crate::command_line::joined;
 use crate::compare::baseline::readings;
 use crate::compare::compare;
 use crate::compare::finding::Finding;
@@ -50,12 +51,15 @@ pub(super) fn recomputed(
     context: Context<'_>,
     verification: &mut Verification,
 ) -> Option<Comparison> {
-    let invocation = match (context.read_command)(command) {
+    let read =
+        if command.is_empty() { Err("there is none".to_owned()) } else { (context.read_command)(command) };
+    let invocation = match read {
         Ok(invocation) => invocation,
         Err(reason) => {
             let message = format!("the command line cannot be read, so nothing follows from it: {reason}");
             let discrepancy = Discrepancy::new(document, "command", message).at(command_line);
-            verification.found(discrepancy.values(Some(command.join(" ")), None::<String>));
+            let stated = (!command.is_empty()).then(|| joined(command));
+            verification.found(discrepancy.values(stated, None::<String>));
             return None;
         }
     };

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::Context;
 use super::comparison::{DEPENDS_ON_OTHER_FILES, StatedInput, recomputed, remark, set_apart};
 use super::report::{Discrepancy, Verification, VerifyError};
+use crate::command_line::parted;
 use crate::render::comparison as render;
 
 /// How a comparison begins and how it ends.
@@ -51,7 +52,16 @@ fn block_of(path: &Path, block: &[(u64, &str)], context: Context<'_>, verificati
         verification.found(Discrepancy::new(path, "command", message).at(start));
         return;
     };
-    let command: Vec<String> = unescaped(command).split_whitespace().map(str::to_owned).collect();
+    let command = match parted(&unescaped(command)) {
+        Ok(command) => command,
+        Err(error) => {
+            let message =
+                format!("the command line cannot be taken apart, so nothing follows from it: {error}");
+            let discrepancy = Discrepancy::new(path, "command", message).at(command_line);
+            verification.found(discrepancy.values(Some(command), None::<String>));
+            return;
+        }
+    };
     let inputs: Vec<StatedInput> = block.iter().filter_map(|(line, text)| input(*line, text)).collect();
     let Some(mut comparison) = recomputed(path, (command_line, &command), &inputs, context, verification)
     else {
@@ -168,14 +178,16 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// `- before: PATH (LAYOUT, N rows, sha256 DIGEST)`.
+/// `- before: PATH (LAYOUT, N rows, sha256 DIGEST)`, the digest of the samples behind it where there are any.
 fn input(line: u64, text: &str) -> Option<StatedInput> {
     let text = unescaped(text.strip_prefix("- ")?);
     let (side, rest) = text.split_once(": ").filter(|(side, _)| matches!(*side, "before" | "after"))?;
-    let (rest, digest) = rest.strip_suffix(')')?.rsplit_once(", sha256 ")?;
+    let (rest, digests) = rest.strip_suffix(')')?.rsplit_once(", sha256 ")?;
+    let digest = digests.split_once(", ").map_or(digests, |(digest, _)| digest);
     let (path, _) = rest.rsplit_once(" (")?;
+    let [path] = <[String; 1]>::try_from(parted(path).ok()?).ok()?;
     let field = format!("{side} sha256");
-    Some(StatedInput { side: side.to_owned(), path: path.to_owned(), sha256: digest.to_owned(), line, field })
+    Some(StatedInput { side: side.to_owned(), path, sha256: digest.to_owned(), line, field })
 }
 
 fn differences(
@@ -225,9 +237,15 @@ mod tests {
 
     #[test]
     fn an_input_is_read_from_its_line() {
-        let input = input(7, r"- before: benchmarks/a\_b (1).csv (v1, 2 rows, sha256 00ff)");
-        let input = input.expect("OK because the line is one of an input");
-        assert_eq!((input.path.as_str(), input.sha256.as_str()), ("benchmarks/a_b (1).csv", "00ff"));
+        for (line, path) in [
+            (r"- before: benchmarks/a\_b.csv (v1, 2 rows, sha256 00ff)", "benchmarks/a_b.csv"),
+            (r"- before: 'a (1).csv' (v1, 2 rows, sha256 00ff, samples sha256 11ee)", "a (1).csv"),
+            (r"- before: $'a\\nb, sha256 x' (v1, 2 rows, sha256 00ff)", "a\nb, sha256 x"),
+        ] {
+            let input = input(7, line).expect("OK because the line is one of an input");
+            assert_eq!((input.path.as_str(), input.sha256.as_str()), (path, "00ff"), "{line}");
+        }
+        assert!(self::input(7, "- before: two words (v1, 2 rows, sha256 00ff)").is_none());
         assert!(self::input(7, "- command: x").is_none());
     }
 }

@@ -19,6 +19,8 @@ mod stamps;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use mlxcel_catalog::files::open_regular;
+
 pub use comparison::Invocation;
 pub use report::{Checked, Discrepancy, Verification, VerifyError};
 
@@ -35,7 +37,8 @@ pub struct Context<'a> {
 /// Verifies one file: a result file of any layout, or the JSON or Markdown output of a comparison. Any of the three files
 /// of a result set stands for all of them.
 pub fn verify(path: &Path, context: Context<'_>) -> Result<Verification, VerifyError> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.as_ref();
     if let Some(rows) = rows_beside(path, name) {
         return result_file(&rows);
     }
@@ -74,7 +77,7 @@ fn read_text(path: &Path) -> Result<String, VerifyError> {
     let unfit =
         |reason: &str| VerifyError::NothingToDerive { path: path.to_owned(), reason: reason.to_owned() };
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
+    open_regular(path)
         .and_then(|file| file.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes))
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_DOCUMENT_BYTES {

@@ -8,12 +8,14 @@ use thiserror::Error;
 
 use crate::history::HistoryError;
 use crate::store::OpenError;
+use crate::text::lossy_path;
 use crate::wire::WireError;
 
 /// Something that a file states and that does not follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Discrepancy {
     /// The file that states it.
+    #[serde(serialize_with = "lossy_path")]
     pub file: PathBuf,
     /// The line, where it is about one.
     pub line: Option<u64>,
@@ -81,14 +83,20 @@ pub struct Checked {
     pub count: usize,
 }
 
+fn lossy_paths<S: serde::Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}
+
 /// What one file amounts to.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verification {
     /// The file, as it was named.
+    #[serde(serialize_with = "lossy_path")]
     pub file: PathBuf,
     /// What it is.
     pub kind: &'static str,
     /// The files that what it states was derived from, itself included where it holds rows.
+    #[serde(serialize_with = "lossy_paths")]
     pub sources: Vec<PathBuf>,
     /// What was looked at.
     pub checked: Vec<Checked>,

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use mlxcel_catalog::files::open_regular;
+
 use super::report::{Discrepancy, VerifyError};
 use crate::measure::{Decode, Prefill};
 use crate::row::AnyRow;
@@ -28,7 +30,7 @@ pub(super) struct Lines {
 pub(super) fn is_own(path: &Path) -> Result<bool, VerifyError> {
     let failed = |source| VerifyError::Read { path: path.to_owned(), source };
     let mut head = Vec::new();
-    BufReader::new(std::fs::File::open(path).map_err(failed)?)
+    BufReader::new(open_regular(path).map_err(failed)?)
         .take(1 << 20)
         .read_until(b'\n', &mut head)
         .map_err(failed)?;

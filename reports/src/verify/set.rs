@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use mlxcel_catalog::files::read_regular;
+
 use super::provenance;
 use super::report::{Discrepancy, Verification, VerifyError};
 use super::rows::{self, Line};
@@ -114,8 +116,8 @@ fn measured(
 ) -> Result<(), VerifyError> {
     match &beside.samples {
         Some(file) => {
-            let bytes =
-                std::fs::read(file).map_err(|source| VerifyError::Read { path: file.clone(), source })?;
+            let bytes = read_regular(file, u64::MAX)
+                .map_err(|source| VerifyError::Read { path: file.clone(), source })?;
             match String::from_utf8(bytes) {
                 Ok(text) => {
                     samples::verify(

@@ -1,13 +1,24 @@
 //! Rules against the corpus, and the corpus against the rules.
 
-use mlxcel_reports::rules::RULES;
-use mlxcel_reports::selftest::{CASES, run};
+use mlxcel_reports::render::comparison as render;
+use mlxcel_reports::rules::{RULES, RuleSet};
+use mlxcel_reports::selftest::{CASES, compared, run};
 
 #[test]
 fn every_rule_refuses_its_bad_pair_and_is_missed_when_switched_off() {
     for result in run() {
         assert!(result.passed(), "{} ({}): {result:?}", result.rule, result.name);
     }
+}
+
+#[test]
+fn the_text_of_the_json_form_is_the_document() {
+    let case = &CASES[0];
+    let comparison = compared(case, &RuleSet::all()).expect("OK because the case is part of the corpus");
+    let text = render::json_text(&comparison).expect("OK because it is JSON");
+    let document: serde_json::Value = serde_json::from_str(&text).expect("OK because it is JSON");
+    assert_eq!(document, render::json(&comparison).expect("OK because it is JSON"));
+    assert!(text.ends_with("}\n") && text.starts_with("{\n  \"verdict\": \"refused\""), "{text}");
 }
 
 #[test]

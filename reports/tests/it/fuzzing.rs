@@ -18,6 +18,19 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("OK because it was just listed")).collect()
 }
 
+#[test]
+fn what_a_fuzzer_has_grown_makes_nothing_panic() {
+    for (target, body) in TARGETS {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/grown").join(target).with_extension("txt");
+        let inputs = mlxcel_catalog::fuzzing::grown(&path).expect("OK because it is part of the project");
+        assert!(inputs.len() > seeds(target).len(), "{target}: only {} inputs", inputs.len());
+        for input in &inputs {
+            body(input);
+        }
+    }
+}
+
 /// A name and what it does with its input.
 type Target = (&'static str, fn(&[u8]));
 

@@ -1,5 +1,6 @@
 //! Tests of the crate as its users see it: files in, rows out, and the other way round.
 
+mod benchstat;
 mod campaign;
 mod claims;
 mod comparing;

@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use mlxcel_reports::compare::baseline::readings;
+use mlxcel_reports::compare::baseline::{Readings, readings};
 use mlxcel_reports::compare::compare;
+use mlxcel_reports::compare::options::{Acceptance, Options};
 use mlxcel_reports::history;
 use mlxcel_reports::names::ExactNames;
 use mlxcel_reports::render::comparison as render;
 use mlxcel_reports::rules::RuleSet;
-use mlxcel_reports::verify::Discrepancy;
+use mlxcel_reports::verify::{Context, Discrepancy, Invocation, verify};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::sample_sets::{folder, text_of};
+use crate::sample_sets::{STEM, folder, text_of, with_rows};
 use crate::verifying::{edit, edit_json, read_command, refused, verified};
 
 /// A comparison of two files of the campaign, as JSON and as Markdown, beside its inputs.
@@ -189,6 +190,70 @@ fn a_refusal_published_as_a_table_is_found() {
         found.iter().any(|found| found.field == "verdict" && found.message.contains("P09")),
         "{found:#?}"
     );
+}
+
+#[test]
+fn ranges_over_repetitions_are_verified_against_the_samples_they_came_from() {
+    let folder = folder();
+    for models in [["alpha", "beta"], ["beta", "alpha"]] {
+        with_rows(folder.path(), &models).complete().expect("OK because there is space");
+    }
+    let names = [format!("{STEM}.csv"), format!("{STEM}_2.csv")];
+    let read = || {
+        names.each_ref().map(|name| {
+            let mut file = history::read(&folder.path().join(name)).expect("OK because it was just written");
+            file.path = PathBuf::from(name);
+            file
+        })
+    };
+    let command = ["mlxcel-bench", "compare", "--before", &names[0], "--after", &names[1]].map(str::to_owned);
+    let invocation = read_command(&command).expect("OK because both files are named");
+    let mut options = invocation.options;
+    options.accepted = Acceptance::ALL.iter().copied().collect();
+    options.min_generated = 2;
+    let compared = || {
+        let [before, after] = read();
+        compare(&before, &after, &ExactNames, &options, &Readings::default(), &RuleSet::all())
+    };
+    // The samples of one repetition change: no figure of a row does.
+    let samples = folder.path().join(format!("{STEM}_2.samples.jsonl"));
+    let text = text_of(&samples);
+    let edit_samples = || {
+        std::fs::write(&samples, text.replacen("\"finish\":", " \"finish\":", 1))
+            .expect("OK because the folder is ours");
+        assert_ne!(text_of(&samples), text);
+    };
+    edit_samples();
+    let refused = compared().refused;
+    assert_eq!(refused.iter().map(|finding| finding.rule).collect::<Vec<_>>(), ["P06"], "{refused:#?}");
+    std::fs::write(&samples, &text).expect("OK because it is ours");
+
+    // Without provenance nothing but the document knows which samples they were.
+    for stem in [STEM.to_owned(), format!("{STEM}_2")] {
+        std::fs::remove_file(folder.path().join(format!("{stem}.provenance.json")))
+            .expect("OK because it is ours");
+    }
+    let comparison = compared();
+    assert!(comparison.pairs.iter().all(|pair| pair.ratio_low.is_some()), "{comparison:#?}");
+    assert!(comparison.inputs.iter().all(|input| input.samples_sha256.is_some()), "{comparison:#?}");
+    let (json, markdown) = (folder.path().join("c.json"), folder.path().join("c.md"));
+    let value = render::json(&comparison).expect("OK because it is JSON");
+    std::fs::write(&json, value.to_string()).expect("OK because the folder is ours");
+    std::fs::write(&markdown, render::markdown(&comparison)).expect("OK because the folder is ours");
+    let read_all = |command: &[String]| {
+        let options = Options { command: command.to_vec(), ..options.clone() };
+        read_command(command).map(|invocation| Invocation { options, ..invocation })
+    };
+    let found = |document: &Path| {
+        let context = Context { read_command: &read_all };
+        verify(document, context).expect("OK because it is a comparison").discrepancies
+    };
+    for (document, field) in [(&json, "/inputs/1/samples_sha256"), (&markdown, "after")] {
+        assert!(found(document).is_empty(), "{:#?}", found(document));
+        edit_samples();
+        assert!(found(document).iter().any(|found| found.field.contains(field)), "{:#?}", found(document));
+        std::fs::write(&samples, &text).expect("OK because it is ours");
+    }
 }
 
 #[test]

@@ -206,8 +206,7 @@ pub fn rope(
         && rotation.dims <= x.columns
         && rotation.dims.is_multiple_of(2)
         && rotation.frequencies.len() == pairs
-        && out.columns == x.columns
-        && out.dtype == x.dtype;
+        && out.columns == x.columns;
     if !fits {
         return false;
     }

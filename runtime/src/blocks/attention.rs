@@ -84,7 +84,7 @@ impl Attention {
     ) -> Result<Option<Array>> {
         let (Some(held), Cache::Full(cache)) = (self.held(norm), cache) else { return Ok(None) };
         let Some((turning, angles)) = self.rope.turning(cache.offset()) else { return Ok(None) };
-        if !cpu::computes() {
+        if !held.takes(x) {
             return Ok(None);
         }
         let shape = [1, self.key_value_heads, x.dim(1), self.head_dim];

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::tokenizers::Tokenizers;
 use super::{Outcome, counted, fine_unless, list};
 use crate::cli::CheckArgs;
-use crate::text::bytes;
+use crate::text::{bytes, one_line};
 
 pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let (found, listing_faults) = list(&arguments.folders)?;
@@ -16,22 +16,28 @@ pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
     let reports = check_all(&found, &|dir| tokenizers.fault(dir));
     tokenizers.close();
 
-    let listing_faults: Vec<String> = listing_faults.iter().map(ToString::to_string).collect();
+    let mut listing_faults: Vec<String> = listing_faults.iter().map(ToString::to_string).collect();
+    let checkpoints = reports.iter().filter(|report| report.is_checkpoint).count();
+    if checkpoints == 0 {
+        listing_faults.push(
+            "no folder here holds a checkpoint, so nothing was checked; name a checkpoint folder or a folder of such"
+                .to_owned(),
+        );
+    }
     let of_folders: usize = reports.iter().map(|report| report.faults.len()).sum();
     let count = of_folders + listing_faults.len();
     let disk = disk_bytes(&reports);
     let mut text = String::new();
     for fault in &listing_faults {
-        let _ = writeln!(text, "FAULT  {fault}  [listing]");
+        let _ = writeln!(text, "FAULT  {}  [listing]", one_line(fault));
     }
     for report in &reports {
         folder(&mut text, report);
     }
-    let checkpoints = reports.iter().filter(|report| report.is_checkpoint).count();
     let others = reports.len() - checkpoints;
     let _ = write!(text, "{} checked, {} on the disk", counted(checkpoints, "checkpoint"), bytes(disk));
     if others > 0 {
-        let _ = write!(text, "; {} that hold none", counted(others, "folder"));
+        let _ = write!(text, "; {} without one", counted(others, "folder"));
     }
     let _ = writeln!(text, "; {}", if count == 0 { "no fault".to_owned() } else { counted(count, "fault") });
     let json = json!({
@@ -44,7 +50,7 @@ pub(super) fn run(arguments: &CheckArgs) -> anyhow::Result<Outcome> {
 }
 
 fn folder(text: &mut String, report: &FolderReport) {
-    let place = report.path.display();
+    let place = one_line(report.path.display());
     if !report.is_checkpoint {
         let _ = writeln!(text, "none   {place}: neither config.json nor *.safetensors, so no checkpoint");
         return;
@@ -61,7 +67,7 @@ fn folder(text: &mut String, report: &FolderReport) {
     }
     for fault in &report.faults {
         // Most messages begin with the file; the others need to be told which folder they are about.
-        let of_file = fault.message.starts_with(&format!("{place}"));
+        let of_file = fault.message.starts_with(&place);
         let place = if of_file { String::new() } else { format!("{place}: ") };
         let _ = writeln!(text, "FAULT  {place}{}  [{}]", fault.message, fault.rule);
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Outcome, fine_unless, list};
 use crate::cli::IdentifyArgs;
 use crate::digests::{close_cache, digests_with_progress, open_cache};
-use crate::text::bytes;
+use crate::text::{bytes, one_line};
 
 pub(super) fn run(arguments: &IdentifyArgs) -> anyhow::Result<Outcome> {
     let (found, listing_faults) = list(&arguments.folders)?;
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &IdentifyArgs) -> anyhow::Result<Outcome> {
             Ok(identity) => {
                 let highest = identity.grouping(arguments.level);
                 let id = highest.map_or_else(|| format!("0:{}", identity.path), ToString::to_string);
-                let _ = writeln!(text, "{id}  {place}");
+                let _ = writeln!(text, "{}  {}", one_line(id), one_line(&place));
                 let path = identity.path.to_string();
                 (
                     Some(path),
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &IdentifyArgs) -> anyhow::Result<Outcome> {
                 )
             }
             Err(error) => {
-                let _ = writeln!(text, "FAULT  {place}: never grouped: {error}");
+                let _ = writeln!(text, "FAULT  {}: never grouped: {}", one_line(&place), one_line(error));
                 (None, json!({}), json!({}), None, Some(error.to_string()))
             }
         };
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &IdentifyArgs) -> anyhow::Result<Outcome> {
         }));
     }
     for fault in &listing_faults {
-        let _ = writeln!(text, "FAULT  {fault}");
+        let _ = writeln!(text, "FAULT  {}", one_line(fault));
     }
     if groups.is_empty() {
         let _ = writeln!(text, "no two folders are the same at level {}", arguments.level);
@@ -98,7 +98,7 @@ fn describe<'a>(text: &mut String, group: &Group, name: impl Fn(usize) -> &'a st
     );
     for member in &group.members {
         let note = if member.same_config_bytes { "" } else { "  (its config.json is written differently)" };
-        let _ = writeln!(text, "  {}{note}", name(member.folder));
+        let _ = writeln!(text, "  {}{note}", one_line(name(member.folder)));
     }
 }
 

@@ -1,12 +1,14 @@
 //! `catalog scan`, `merge`, `resolve` and `rename`: the catalog file.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use mlxcel_catalog::integrity::check_all;
+use mlxcel_catalog::listing::{Found, ListingFault};
 use mlxcel_catalog::mentions::Mentions;
 use mlxcel_catalog::merge::{self, Prefer};
-use mlxcel_catalog::scan::{self, Surveyed};
+use mlxcel_catalog::scan::{self, Extent, Surveyed};
 use mlxcel_catalog::table::{Resolution, Table};
 use serde_json::{Value, json};
 
@@ -15,7 +17,7 @@ use super::{Outcome, counted, fine_unless, list, sound};
 use crate::cli::{MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs};
 use crate::digests::{close_cache, digests_with_progress, open_cache};
 use crate::exit::Exit;
-use crate::text::complain;
+use crate::text::{complain, one_line};
 
 pub(super) fn scan(arguments: &ScanArgs) -> anyhow::Result<Outcome> {
     let mut table = sound(Table::read_or_empty(&arguments.table)?, &arguments.table)?;
@@ -29,7 +31,8 @@ pub(super) fn scan(arguments: &ScanArgs) -> anyhow::Result<Outcome> {
     tokenizers.close();
     let surveyed: Vec<Surveyed<'_>> =
         reports.iter().zip(&identities).map(|(report, identity)| Surveyed { report, identity }).collect();
-    let mut done = scan::scan(&mut table, &arguments.host, &surveyed, &uses(&arguments.uses))?;
+    let extent = extent(&arguments.folders, &found, &listing_faults);
+    let mut done = scan::scan(&mut table, &arguments.host, &surveyed, extent, &uses(&arguments.uses))?;
     done.faults.splice(0..0, listing_faults.iter().map(ToString::to_string));
     for report in &reports {
         let faults = report.faults.iter();
@@ -45,16 +48,21 @@ pub(super) fn scan(arguments: &ScanArgs) -> anyhow::Result<Outcome> {
         ("new", &done.added),
         ("here", &done.seen),
         ("absent", &done.absent),
+        ("unseen", &done.unseen),
         ("unnamed", &done.unidentified),
     ] {
         for name in names {
-            let why = if what == "unnamed" { ": no config.json, so no row" } else { "" };
-            let _ = writeln!(text, "{what:<8}{name}{why}");
+            let why = match what {
+                "unnamed" => ": no config.json, so no row",
+                "unseen" => ": not everything was looked at, so nothing is said of it",
+                _ => "",
+            };
+            let _ = writeln!(text, "{what:<8}{}{why}", one_line(name));
         }
     }
     for (what, lines) in [("note", &done.notes), ("FAULT", &done.faults)] {
         for line in lines {
-            let _ = writeln!(text, "{what:<8}{line}");
+            let _ = writeln!(text, "{what:<8}{}", one_line(line));
         }
     }
     let written = if arguments.dry_run { "nothing was written" } else { "written" };
@@ -63,6 +71,15 @@ pub(super) fn scan(arguments: &ScanArgs) -> anyhow::Result<Outcome> {
     let exit = fine_unless(!done.faults.is_empty());
     let json = json!({ "table": arguments.table.to_string_lossy(), "host": arguments.host, "rows": table.rows().len(), "written": !arguments.dry_run, "scan": done });
     Ok(Outcome { text, json, exit })
+}
+
+/// Whoever names single checkpoints, or a folder that cannot be listed, has not looked at everything.
+fn extent(named: &[PathBuf], found: &[Found], faults: &[ListingFault]) -> Extent {
+    let unlisted = |fault: &ListingFault| {
+        !matches!(fault, ListingFault::DeadLink { .. } | ListingFault::NameNotUtf8 { .. })
+    };
+    let is_single = |dir: &PathBuf| found.iter().any(|found| found.path == *dir);
+    if named.iter().any(is_single) || faults.iter().any(unlisted) { Extent::Part } else { Extent::Whole }
 }
 
 fn uses(arguments: &UseArgs) -> Mentions {
@@ -128,11 +145,12 @@ pub(super) fn resolve(arguments: &ResolveArgs) -> anyhow::Result<Outcome> {
             Resolution::Unknown => ("unknown", Vec::new()),
         };
         let before = resolution.before().join(", ");
+        let asked = one_line(name);
         let _ = match resolution.now() {
-            Some(now) if before.is_empty() => writeln!(text, "{name}: now {now}, with no name before"),
-            Some(now) => writeln!(text, "{name}: now {now}, before {before}"),
-            None if leads_to.is_empty() => writeln!(text, "{name}: not in the catalog"),
-            None => writeln!(text, "{name}: leads to several: {}", leads_to.join(", ")),
+            Some(now) if before.is_empty() => writeln!(text, "{asked}: now {now}, with no name before"),
+            Some(now) => writeln!(text, "{asked}: now {now}, before {before}"),
+            None if leads_to.is_empty() => writeln!(text, "{asked}: not in the catalog"),
+            None => writeln!(text, "{asked}: leads to several: {}", leads_to.join(", ")),
         };
         unresolved |= resolution.now().is_none();
         answers.push(json!({

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(not(feature = "runtime"))]
+use mlxcel_catalog::files::{MAX_TABLE_BYTES, read_regular};
 use mlxcel_catalog::identity::{FileKey, sha256_hex};
 
 use crate::digests::cache_folder;
@@ -43,7 +45,7 @@ impl Tokenizers {
         if key.as_ref().is_some_and(|key| known().contains(key)) {
             return None;
         }
-        let fault = load(dir);
+        let fault = special_file(dir).or_else(|| load(dir));
         if let (None, Some(key)) = (&fault, key) {
             known().insert(key);
         }
@@ -79,6 +81,15 @@ impl Tokenizers {
     }
 }
 
+/// A pipe or a device in the place of a file, which whoever loads it would wait for or read for ever.
+fn special_file(dir: &Path) -> Option<String> {
+    let path = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"]
+        .map(|name| dir.join(name))
+        .into_iter()
+        .find(|path| fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()))?;
+    Some(format!("{}: it is not a regular file; get the tokenizer's files again", path.display()))
+}
+
 #[cfg(feature = "runtime")]
 fn load(dir: &Path) -> Option<String> {
     let error = mlxcel::tokenizer::Tokenizer::open(dir).err()?;
@@ -90,7 +101,7 @@ fn load(dir: &Path) -> Option<String> {
 fn load(dir: &Path) -> Option<String> {
     let path = dir.join("tokenizer.json");
     let bad = |why: String| Some(format!("{}: {why}; get the tokenizer's files again", path.display()));
-    let bytes = match fs::read(&path) {
+    let bytes = match read_regular(&path, MAX_TABLE_BYTES) {
         Ok(bytes) => bytes,
         Err(error) => return bad(error.to_string()),
     };

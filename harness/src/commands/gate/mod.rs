@@ -4,7 +4,7 @@
 mod confirm;
 mod git;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use jiff::ZonedDateTime;
 use mlxcel_reports::gate::policy::Policy;
 use mlxcel_reports::gate::report::{GateReport, Outcome, State};
@@ -19,6 +19,15 @@ use crate::exit::Exit;
 use crate::text::{complain, say};
 
 pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
+    // Found out before anything is measured.
+    for (index, file) in arguments.report.iter().enumerate() {
+        let taken = arguments.report.iter().take(index).any(|other| other.path == file.path);
+        if taken || file.path.symlink_metadata().is_ok() {
+            let path = file.path.display();
+            let why = if taken { "is named twice" } else { "exists and is not replaced" };
+            bail!("`{path}` {why}; name another file for --report");
+        }
+    }
     let mut policy = arguments.policy.as_deref().map_or_else(|| Ok(Policy::default()), Policy::read)?;
     if let Some(vary) = arguments.vary {
         policy.vary = vary;
@@ -59,7 +68,7 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         names: names.as_ref(),
         today: ZonedDateTime::now().date(),
         tell_improvements: arguments.tell_improvements,
-        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+        command: super::compare::command_line(),
     };
     let mut report = decide(request(baseline, candidate, policy.clone()));
     if arguments.confirm && report.count(State::Flagged) > 0 {
@@ -75,7 +84,7 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         report.notes.push(format!("A/A spreads {}; --no-doctor leaves them out", noise::origin(&diagnosis)));
     }
     for file in &arguments.report {
-        write_new(&file.path, &rendered(&report, file.format)?)?;
+        write_report(&report, file).inspect_err(|_| take_back(&arguments.report, file))?;
     }
     say(&rendered(&report, arguments.format)?).context("cannot write to stdout")?;
     if arguments.format != GateFormat::Table {
@@ -88,6 +97,17 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         Outcome::Inconclusive => Exit::Inconclusive,
         Outcome::Improved => Exit::Improved,
     })
+}
+
+fn write_report(report: &GateReport, file: &crate::cli::ReportFile) -> anyhow::Result<()> {
+    write_new(&file.path, &rendered(report, file.format)?)
+}
+
+/// Removes the reports before `failed`: what remains of a gate that ended with an error would be taken for its result.
+fn take_back(files: &[crate::cli::ReportFile], failed: &crate::cli::ReportFile) {
+    for file in files.iter().take_while(|file| *file != failed) {
+        let _ = std::fs::remove_file(&file.path);
+    }
 }
 
 fn rendered(report: &GateReport, format: GateFormat) -> anyhow::Result<String> {

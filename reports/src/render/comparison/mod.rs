@@ -15,10 +15,17 @@ pub use table::{findings, table};
 
 use crate::compare::finding::Finding;
 use crate::compare::report::{Comparison, PairFigures};
+use crate::render::inputs_and_command;
+use crate::text::one_line;
 
 /// The comparison as one JSON document.
 pub fn json(comparison: &Comparison) -> Result<Value, serde_json::Error> {
     serde_json::to_value(comparison)
+}
+
+/// That document as text. It is written as it goes, since with a million pairs a tree of values takes gigabytes.
+pub fn json_text(comparison: &Comparison) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(comparison).map(|text| text + "\n")
 }
 
 /// How many findings each rule has.
@@ -45,14 +52,9 @@ fn value(text: Option<&str>) -> String {
     text.map_or_else(|| "unknown".to_owned(), one_line)
 }
 
-/// Names and values come from files: no control character of theirs reaches a terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 /// What the test of a pair with repetitions says.
 fn tested(pair: &PairFigures) -> Option<String> {
-    let answer = pair.test.as_ref()?;
+    let answer = pair.test.as_deref()?;
     let interval = match (answer.ratio_low, answer.ratio_high, answer.confidence) {
         (Some(low), Some(high), Some(confidence)) => {
             format!("{low:.3}..{high:.3} at {:.1}%", confidence * 100.0)
@@ -126,18 +128,6 @@ fn closing(comparison: &Comparison) -> Vec<String> {
         lines.push(format!("one-sided: {} before, {} after", sides.before.len(), sides.after.len()));
     }
     lines.push(format!("may differ: {}", comparison.axis));
-    for input in &comparison.inputs {
-        lines.push(format!(
-            "{}: {} ({}, {} rows, sha256 {})",
-            input.side,
-            one_line(&input.path),
-            input.layout,
-            input.rows,
-            input.sha256
-        ));
-    }
-    if !comparison.command.is_empty() {
-        lines.push(format!("command: {}", one_line(&comparison.command.join(" "))));
-    }
+    lines.extend(inputs_and_command(&comparison.inputs, &comparison.command));
     lines
 }

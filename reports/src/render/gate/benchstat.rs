@@ -45,7 +45,9 @@ impl GateRow {
     }
 }
 
-/// A benchmark's name begins with `Benchmark` and a capital letter and has no white space.
+/// A benchmark's name begins with `Benchmark` and a capital letter, has no white space, and its parts are parted by `/`. A
+/// number behind a hyphen at its very end is read as a count of processors, so the model's name, which may end so, does not
+/// stand there.
 fn name(row: &GateRow) -> String {
     let metric: String = row
         .metric
@@ -56,10 +58,20 @@ fn name(row: &GateRow) -> String {
             letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters)
         })
         .collect();
-    let model: String = row
-        .model
-        .chars()
-        .map(|c| if c.is_whitespace() || c.is_control() || c == '/' { '_' } else { c })
-        .collect();
-    format!("Benchmark{metric}/model={model}")
+    format!("Benchmark{metric}/model={}/metric={}", encoded(&row.model), row.metric)
+}
+
+/// Different names stay different: what may not stand in one becomes `%` and the hexadecimal digits of its bytes.
+fn encoded(name: &str) -> String {
+    name.chars().fold(String::with_capacity(name.len()), |mut text, c| {
+        if c.is_whitespace() || c.is_control() || matches!(c, '/' | '%') {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                // OK to ignore: writing to a String does not fail.
+                let _ = write!(text, "%{byte:02X}");
+            }
+        } else {
+            text.push(c);
+        }
+        text
+    })
 }

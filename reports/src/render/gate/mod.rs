@@ -14,6 +14,8 @@ pub use table::table;
 
 use crate::gate::ONE_MEASUREMENT;
 use crate::gate::report::{GateReport, GateRow, Outcome, State};
+use crate::render::inputs_and_command;
+use crate::text::one_line;
 
 /// The result as one JSON document.
 pub fn json(report: &GateReport) -> Result<Value, serde_json::Error> {
@@ -108,11 +110,6 @@ fn remark(row: &GateRow) -> String {
     [row.reason.clone(), noise].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Names and values come from files: no control character of theirs reaches a terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 /// The lines that every form for people ends with.
 fn closing(report: &GateReport) -> Vec<String> {
     let mut lines = vec![counts(report)];
@@ -121,18 +118,6 @@ fn closing(report: &GateReport) -> Vec<String> {
         lines.push(format!("accepted in advance: {}", accepted.join(", ")));
     }
     lines.push(format!("may differ: {}", report.policy.vary));
-    for input in &report.inputs {
-        lines.push(format!(
-            "{}: {} ({}, {} rows, sha256 {})",
-            input.side,
-            one_line(&input.path),
-            input.layout,
-            input.rows,
-            input.sha256
-        ));
-    }
-    if !report.command.is_empty() {
-        lines.push(format!("command: {}", one_line(&report.command.join(" "))));
-    }
+    lines.extend(inputs_and_command(&report.inputs, &report.command));
     lines
 }

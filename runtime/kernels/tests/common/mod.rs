@@ -98,6 +98,11 @@ impl Target {
         Self { dtype, words: vec![0xffff_ffff; (count * dtype.bytes()).div_ceil(4)], count }
     }
 
+    /// Memory that holds these floats already.
+    pub fn of(floats: &Floats) -> Self {
+        Self { dtype: floats.dtype, words: floats.words.clone(), count: floats.values.len() }
+    }
+
     pub fn output(&mut self, columns: usize, addend: Addend) -> Output {
         // SAFETY: the tests keep `self` longer than the output, and use one at a time.
         unsafe { Output::new(self.dtype, self.words.as_mut_ptr().cast(), columns, addend) }

@@ -72,6 +72,13 @@ impl HeldAttention {
         output_fits.then(|| Self { norm, parts, output: Arc::clone(output), dim })
     }
 
+    /// Whether the kernels serve activations like these.
+    pub(crate) fn takes(&self, x: &Array) -> bool {
+        means().is_some()
+            && matches!(x.shape(), [1, length, hidden] if *length > 0 && *hidden == self.norm.columns)
+            && x.dtype() == self.norm.dtype
+    }
+
     /// Elements of a head, and how many heads keys and values have.
     pub(crate) fn key_shape(&self) -> (i32, i32) {
         (self.dim, self.parts[1].linear.width / self.dim)
@@ -94,17 +101,17 @@ pub(crate) fn attention_inputs(
     angles: &Array,
     cache: Option<(&Array, &Array, i32)>,
 ) -> Result<Option<[Array; 3]>> {
-    let &[1, length, hidden] = x.shape() else { return Ok(None) };
-    let dtype = x.dtype();
+    if !held.takes(x) {
+        return Ok(None);
+    }
+    let (length, dtype) = (x.dim(1), x.dtype());
     let (dim, key_heads) = held.key_shape();
     let pairs = i32::try_from(angles.size()).unwrap_or(0);
     let room = |buffer: &Array, first: i32| {
         let &[1, heads, capacity, width] = buffer.shape() else { return false };
         (heads, width, buffer.dtype()) == (key_heads, dim, dtype) && first >= 0 && first + length <= capacity
     };
-    let fits = means().is_some()
-        && (0..length).contains(&first_query)
-        && (hidden, dtype) == (held.norm.columns, held.norm.dtype)
+    let fits = (0..length).contains(&first_query)
         && turning.dims <= dim
         && turning.offset >= 0
         && angles.dtype() == Dtype::Float32

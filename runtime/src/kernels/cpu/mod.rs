@@ -24,8 +24,3 @@ const WRONG_ARRAYS: Fault = c"the node was built for other arrays; this is a fau
 fn fitting(fits: bool) -> Result<(), Fault> {
     if fits { Ok(()) } else { Err(c"the shapes of the arrays do not fit; this is a fault of the program") }
 }
-
-/// Whether these kernels are used at all.
-pub(crate) fn computes() -> bool {
-    setting::means().is_some()
-}
