@@ -24,6 +24,8 @@ pub enum Exit {
     Usage,
     /// Stopped by a signal.
     Interrupted,
+    /// As the command ended that was run.
+    AsTheCommand(u8),
 }
 
 impl Exit {
@@ -38,6 +40,7 @@ impl Exit {
             Self::Improved => 5,
             Self::Usage => 64,
             Self::Interrupted => 130,
+            Self::AsTheCommand(code) => code,
         }
     }
 }

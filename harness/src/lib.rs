@@ -1,8 +1,8 @@
 //! The benchmark harness: measures checkpoints with the runtime and stamps every row with what really ran.
 //!
 //! [`sweep`] plans, runs one [`worker`] process a checkpoint, judges what came back and stores it;
-//! [`provenance`] finds out what ran and on what; [`default_models`] makes the checkpoints of a sweep that
-//! names none. Rows, statuses and rendering are the `reports` crate's, loading and generating the runtime's.
+//! [`provenance`] finds out what ran and on what; [`host`] watches the host meanwhile;
+//! [`default_models`] makes the checkpoints of a sweep that names none. Rows, statuses and rendering are the `reports` crate's, loading and generating the runtime's.
 //! The program in `main` only calls [`run`].
 
 pub mod cli;
@@ -10,7 +10,9 @@ pub mod commands;
 pub mod default_models;
 mod digests;
 pub mod exit;
+pub mod host;
 pub mod provenance;
+pub mod reference;
 pub mod sweep;
 pub mod text;
 pub mod worker;

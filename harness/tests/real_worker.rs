@@ -36,7 +36,7 @@ fn sweep(bench: &Bench, arguments: &[&str]) -> std::io::Result<Output> {
         .program()
         .arg("sweep")
         .args(arguments)
-        .args(["--format", "json"])
+        .args(["--format", "json", "--order", "name", "--max-spread", "100000"])
         // The tree may be edited while the tests run.
         .env("BENCH_ALLOW_STALE_BINARY", "1")
         .output()
@@ -306,5 +306,40 @@ fn a_copy_of_the_program_runs_from_another_folder() -> Outcome {
     assert!(status.success());
     let output = Command::new(&copy).current_dir(bench.root.path()).arg("version").env_clear().output()?;
     assert!(output.status.success(), "{}", stderr(&output));
+    Ok(())
+}
+
+/// The interpreter of the pinned environment; `None` where it was not made.
+fn pinned_python() -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/oracle_env.sh");
+    let output = Command::new(script).arg("--check").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.trim().strip_prefix("ready ").map(str::to_owned)
+}
+
+#[test]
+fn mlx_lm_is_measured_in_the_same_sweep_with_the_same_tokens() -> Outcome {
+    let Some(python) = pinned_python() else { return Ok(()) };
+    let bench = Bench::new()?;
+    tiny(&bench, "x")?;
+    let reference = format!("mlx-lm={python}");
+    let shape =
+        ["all", "--prompt-tokens", "12", "--max-tokens", "6", "--reps", "2", "--reference", &reference];
+    let output = sweep(&bench, &shape)?;
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let ours = mlxcel_reports::store::open(&bench.csv_of("cpu_")?.ok_or("no rows")?)?;
+    let path = bench.csv_of("pylm_")?.ok_or_else(|| format!("no reference: {}", stderr(&output)))?;
+    let reference = mlxcel_reports::store::open(&path)?;
+    let (Some(our), Some(row)) = (ours.rows.first(), reference.rows.first()) else {
+        return Err("a row is missing".into());
+    };
+    assert!(row.status().is_ok(), "{row:?}");
+    let (our, identity) = (our.identity(), row.identity());
+    assert!(identity.workload.prompt_sha256.agrees_with(&our.workload.prompt_sha256));
+    let version = identity.build.baseline_version.as_known().ok_or("no version")?;
+    assert!(version.starts_with("mlx-lm-"), "{version}");
+    assert!(identity.build.mlx_version.is_known() && identity.build.libmlx_sha256.is_known());
+    let verified = bench.program().arg("verify").arg(&path).output()?;
+    assert_eq!(verified.status.code(), Some(0), "{}", String::from_utf8_lossy(&verified.stdout));
     Ok(())
 }

@@ -65,7 +65,7 @@ words! {
         /// Other work ran on the host during the measurement.
         Contended = "contended",
         /// The rate would need more memory bandwidth than the host has.
-        ImplausibleBandwidth = "implausible_bandwidth",
+        ImplausibleBandwidth = "implausible",
         /// The prompt that was run is not the prompt that was asked for.
         PromptMismatch = "prompt_mismatch",
         /// The control row moved during the sweep.
@@ -302,7 +302,7 @@ mod tests {
                 "SKIP:duplicate_of=smollm2-135m",
                 "SKIP:oom_estimate",
                 "FAIL:no_output",
-                "INVALID:implausible_bandwidth"
+                "INVALID:implausible"
             ]
         );
     }

@@ -49,6 +49,10 @@ pub struct CompareArgs {
     /// Relative change from which a pair counts as moved.
     #[arg(long, value_name = "SHARE", default_value_t = 0.10, value_parser = share)]
     pub moved_threshold: f64,
+    /// Noise floor of the host: a smaller change is none, whatever --moved-threshold says [default: what `doctor` found of the
+    /// host that both files name, where it was asked]; 0 for none.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub noise_floor: Option<f64>,
     /// Refuse when fewer than this share of the smaller side's rows are compared.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub min_share: Option<f64>,

@@ -29,9 +29,13 @@ pub struct GateArgs {
     /// Policy file (docs/gating.md).
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// File of A/A spreads: how far measurements of one and the same build lie apart on a host (docs/gating.md).
+    /// File of A/A spreads: how far measurements of one and the same build lie apart on a host (docs/gating.md) [default: what
+    /// `doctor` found of the host that all files name, where it was asked].
     #[arg(long, value_name = "FILE")]
     pub spreads: Option<PathBuf>,
+    /// Leave out what `doctor` found of the host.
+    #[arg(long, conflicts_with = "spreads")]
+    pub no_doctor: bool,
     /// The one thing that may differ, in place of the policy's: nothing, commit, mlx, host, runtime or setting=NAME.
     #[arg(long, value_name = "WHAT", value_parser = axis)]
     pub vary: Option<Axis>,

@@ -2,7 +2,9 @@
 
 mod catalog;
 mod compare;
+mod doctor;
 mod gate;
+mod quiet;
 mod sweep;
 mod verify;
 
@@ -12,8 +14,13 @@ pub use catalog::{
     CatalogCommand, CheckArgs, IdentifyArgs, MergeArgs, RenameArgs, ResolveArgs, ScanArgs, Side, UseArgs,
 };
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
+pub use doctor::DoctorArgs;
 pub use gate::{GateArgs, GateFormat, ReportFile};
-pub use sweep::{Dedup, Format, MODELS, ShapeArgs, SweepArgs, Target};
+pub use quiet::{QuietArgs, QuietWatcherArgs};
+pub use sweep::{
+    ConditionArgs, Cooldown, Dedup, Format, MODELS, Order, QuietGateArgs, Reference, Retry, RosterArgs,
+    ShapeArgs, SweepArgs, Target,
+};
 pub use verify::VerifyArgs;
 
 /// Measures local language models and stamps every row with what really ran.
@@ -29,7 +36,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure one checkpoint, every checkpoint of a folder, or the default models.
-    Sweep(SweepArgs),
+    Sweep(Box<SweepArgs>),
     /// Compare two result files: refuses whatever cannot be compared.
     Compare(Box<CompareArgs>),
     /// Say whether a candidate may pass: its measurements against a baseline's, by a policy.
@@ -42,6 +49,10 @@ pub enum Command {
     Catalog(CatalogCommand),
     /// Derive again what result sets and comparisons state: rates, figures, digests, stamps, rules.
     Verify(VerifyArgs),
+    /// Say how small a difference this host can tell from noise.
+    Doctor(DoctorArgs),
+    /// Run a command with other programs suspended, such as the indexers of macOS.
+    Quiet(QuietArgs),
     /// Prove every rule of a comparison on a built-in corpus of bad pairs.
     Selftest {
         /// How the cases are printed.
@@ -57,6 +68,9 @@ pub enum Command {
     /// Serve one sweep over standard input and output.
     #[command(hide = true)]
     Worker,
+    /// Suspend and resume for `quiet`.
+    #[command(hide = true)]
+    QuietWatcher(QuietWatcherArgs),
 }
 
 #[cfg(test)]

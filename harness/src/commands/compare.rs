@@ -11,11 +11,12 @@ use mlxcel_reports::compare::compare;
 use mlxcel_reports::compare::finding::{Finding, Tier};
 use mlxcel_reports::compare::options::{Acceptance, Options};
 use mlxcel_reports::compare::report::{Comparison, Verdict};
-use mlxcel_reports::history;
+use mlxcel_reports::history::{self, SourceFile};
 use mlxcel_reports::names::{ExactNames, NameResolver};
 use mlxcel_reports::render::comparison as render;
 use mlxcel_reports::rules::RuleSet;
 
+use super::noise;
 use crate::cli::{CompareArgs, CompareFormat};
 use crate::exit::Exit;
 use crate::text::{complain, say};
@@ -30,7 +31,10 @@ pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
     let before = history::read(&arguments.before)?;
     let after = history::read(&arguments.after)?;
     let names = names(arguments.catalog.as_deref())?;
-    let options = options(arguments);
+    let mut options = options(arguments);
+    if arguments.noise_floor.is_none() {
+        take_stored_floor(&mut options, &[&before, &after]);
+    }
     let folder =
         arguments.store.as_deref().or_else(|| arguments.before.parent()).unwrap_or_else(|| Path::new("."));
     let (readings, unreadable) = readings(folder, [&before, &after], names.as_ref(), options.metric);
@@ -62,6 +66,23 @@ pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
     Ok(if refused { Exit::Refused } else { Exit::Fine })
 }
 
+/// The noise floor that `doctor` found. It goes into the command line of the report as if it had been given, so that the
+/// report can be derived again anywhere.
+fn take_stored_floor(options: &mut Options, files: &[&SourceFile]) {
+    let Some(diagnosis) = noise::of_the_host_of(files) else { return };
+    let Some(found) = diagnosis.noise_of(options.metric) else { return };
+    // As it stands in the command line, so that the two agree to the last digit.
+    let text = format!("{:.4}", found.floor());
+    let Ok(floor) = text.parse() else { return };
+    complain(&format!(
+        "note: the noise floor is {:.2}%, {}; --noise-floor 0 leaves it out",
+        found.floor() * 100.0,
+        noise::origin(&diagnosis)
+    ));
+    options.noise_floor = Some(floor);
+    options.command.extend(["--noise-floor".to_owned(), text]);
+}
+
 pub(super) fn names(catalog: Option<&Path>) -> anyhow::Result<Box<dyn NameResolver>> {
     let Some(path) = catalog else {
         return Ok(Box::new(ExactNames));
@@ -86,6 +107,7 @@ pub(super) fn options(arguments: &CompareArgs) -> Options {
         max_date_gap_days: arguments.max_date_gap_days,
         min_generated: arguments.min_generated,
         moved_threshold: arguments.moved_threshold,
+        noise_floor: arguments.noise_floor,
         repeat: arguments.repeat,
         min_share: arguments.min_share,
         command: command_line(),

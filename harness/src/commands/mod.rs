@@ -2,8 +2,11 @@
 
 mod catalog;
 mod compare;
+mod doctor;
 mod gate;
 mod history;
+mod noise;
+mod quiet;
 mod selftest;
 mod sweep;
 mod verify;
@@ -28,5 +31,8 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Catalog(command) => catalog::run(&command),
         Command::Version { json } => version::run(json),
         Command::Worker => worker::run(),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Quiet(arguments) => quiet::run(arguments),
+        Command::QuietWatcher(arguments) => quiet::watch(arguments),
     }
 }

@@ -59,6 +59,25 @@ pub fn prepare(interrupt: &Interrupt) -> anyhow::Result<DefaultModels> {
     }
 }
 
+/// The default checkpoints where they are in the cache already; nothing is fetched or made.
+///
+/// # Errors
+/// When the cache folder cannot be used.
+#[cfg(feature = "runtime")]
+pub fn at_hand() -> anyhow::Result<Option<DefaultModels>> {
+    let folders = make::real_ones_at_hand(&cache::Cache::open()?);
+    Ok(folders.map(|folders| DefaultModels { folders, synthetic: false, remark: None }))
+}
+
+/// Without the runtime there are none.
+///
+/// # Errors
+/// Never.
+#[cfg(not(feature = "runtime"))]
+pub fn at_hand() -> anyhow::Result<Option<DefaultModels>> {
+    Ok(None)
+}
+
 /// Without the runtime nothing can be converted.
 ///
 /// # Errors

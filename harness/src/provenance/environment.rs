@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// Families of variables, by the beginning of their names.
-const FAMILIES: [&str; 14] = [
+const FAMILIES: [&str; 15] = [
     "MLX_",
     "MLXCEL_",
     "BENCH_",
+    "QUIET_",
     "OMP_",
     "KMP_",
     "GOMP_",
@@ -21,13 +22,16 @@ const FAMILIES: [&str; 14] = [
     "MTL_",
 ];
 /// Single variables.
-const SINGLE: [&str; 10] = [
+const SINGLE: [&str; 13] = [
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "DYLD_LIBRARY_PATH",
     "DYLD_INSERT_LIBRARIES",
     "MALLOC_ARENA_MAX",
     "GLIBC_TUNABLES",
+    "WAIT_FOR_QUIET",
+    "INDEXER_EXTRA_NAMES",
+    "MLXLM_PYTHON",
     "MODELS_DIR",
     "BENCHMARKS_DIR",
     "TOKENIZERS_PARALLELISM",

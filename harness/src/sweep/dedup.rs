@@ -136,6 +136,25 @@ impl Dedup {
         group(at).is_some_and(|of| (0..at).any(|before| group(before) == Some(of)))
     }
 
+    /// A place and those that it would stand for, in their order.
+    pub(super) fn members_behind(&self, leader: usize) -> Vec<usize> {
+        let group = |at: usize| self.seats.get(at)?.as_ref().map(|seat| seat.group);
+        match group(leader) {
+            None => vec![leader],
+            Some(of) => (leader..self.seats.len()).filter(|at| group(*at) == Some(of)).collect(),
+        }
+    }
+
+    /// The place that stands for this one, if all goes well, and the level and relation in words; for plans.
+    pub(super) fn expected_for(&self, at: usize) -> Option<(usize, String)> {
+        let seat = self.seats.get(at)?.as_ref()?;
+        let group = |at: usize| self.seats.get(at)?.as_ref().map(|seat| seat.group);
+        let leader = (0..at).find(|before| group(*before) == Some(seat.group))?;
+        let mut survivors = Survivors::default();
+        survivors.0.insert(seat.group, leader);
+        self.measured_for(at, &survivors)
+    }
+
     /// The place that was measured for this one, and the level and relation in words.
     pub(super) fn measured_for(&self, at: usize, survivors: &Survivors) -> Option<(usize, String)> {
         let seat = self.seats.get(at)?.as_ref()?;

@@ -4,9 +4,10 @@
 //! result (prompt and generation length, times that run) are `reports`' and are checked when the row is made.
 
 use mlxcel_reports::measure::{RawSample, Sample};
+use mlxcel_reports::row::Figures;
 use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
 
-use crate::text::{duration, tail};
+use crate::text::{bytes, duration, tail};
 use crate::worker::child::Ending;
 use crate::worker::evidence::says_out_of_memory;
 use crate::worker::protocol::{Failure, FailureKind, Generated, Stage};
@@ -37,8 +38,22 @@ pub struct Judged {
     pub bad_input: bool,
 }
 
+/// What a session is held against.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Largest spread of the repetitions of a valid row, in percent.
+    pub max_spread_pct: f64,
+    /// Memory that a worker may use; one that was killed beyond it, where the kernel tells nothing, ran out of it.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// None: for measurements that look for how far repetitions spread.
+    pub const NONE: Self = Self { max_spread_pct: f64::INFINITY, memory_bytes: None };
+}
+
 /// Judges a session.
-pub fn judge(task: &Task, session: &Session) -> Verdict {
+pub fn judge(task: &Task, session: &Session, limits: &Limits) -> Verdict {
     let (samples, unusable) = usable(&session.generated);
     let (exclusion, detail, bad_input) = match &session.cut {
         None => conclude(task, session, unusable),
@@ -55,11 +70,28 @@ pub fn judge(task: &Task, session: &Session) -> Verdict {
         }
         Some((_, Cut::Interrupted)) => return Verdict::Interrupted,
         Some((stage, cut)) => {
-            let (exclusion, detail, bad_input) = explain(*stage, cut, session.ending.as_ref());
+            let (exclusion, detail, bad_input) =
+                explain(*stage, cut, session.ending.as_ref(), limits.memory_bytes);
             (Some(exclusion), join(&detail, &unusable.unwrap_or_default()), bad_input)
         }
     };
+    let (exclusion, detail) = match (exclusion, spread(&samples, limits.max_spread_pct)) {
+        (None, Some(why)) => (Some(Rule::Spread.into()), join(&why, &detail)),
+        (exclusion, _) => (exclusion, detail),
+    };
     Verdict::Row(Judged { exclusion, detail, samples, bad_input })
+}
+
+/// Why repetitions differ too much, if they do.
+fn spread(samples: &[Sample], max_pct: f64) -> Option<String> {
+    let figures = Figures::of(samples).ok()?;
+    let spreads = [("decode", figures.decode_spread_pct()), ("prefill", figures.prefill_spread_pct())];
+    let (what, spread) =
+        spreads.into_iter().find(|(_, spread)| spread.is_some_and(|spread| spread > max_pct))?;
+    Some(format!(
+        "the {what} rates of the repetitions spread by {:.1} %, where {max_pct} % are allowed (--max-spread)",
+        spread.unwrap_or_default()
+    ))
 }
 
 /// The samples whose times can be used, and what is wrong with the first other one.
@@ -96,7 +128,8 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
             );
         }
         let generated = tokens as u64;
-        if generated < task.max_tokens {
+        let ended = !task.suppress_eos && one.sample.finish.as_deref() == Some("eos");
+        if generated < task.max_tokens && !ended {
             return invalid(
                 Rule::ShortGeneration,
                 format!("{}: {generated} of {} tokens were generated", name(rep), task.max_tokens),
@@ -147,12 +180,17 @@ fn token_note(session: &Session) -> Option<String> {
     })
 }
 
-fn explain(stage: Stage, cut: &Cut, ending: Option<&Ending>) -> (Exclusion, String, bool) {
+fn explain(
+    stage: Stage,
+    cut: &Cut,
+    ending: Option<&Ending>,
+    memory_bytes: Option<u64>,
+) -> (Exclusion, String, bool) {
     let fail = |fail: Fail, detail: String| (fail.into(), detail, false);
     match cut {
         Cut::NotStarted(error) => fail(Fail::Crash, format!("the worker could not be started: {error}")),
         Cut::Failed(failure) => failed(failure),
-        Cut::Died => died(stage, ending),
+        Cut::Died => died(stage, ending, memory_bytes),
         Cut::TimedOut(limit) => {
             let detail = format!(
                 "the {} took longer than {} and was ended (--timeout)",
@@ -172,6 +210,7 @@ fn explain(stage: Stage, cut: &Cut, ending: Option<&Ending>) -> (Exclusion, Stri
 fn failed(failure: &Failure) -> (Exclusion, String, bool) {
     let exclusion = match (failure.kind, failure.stage) {
         (FailureKind::OutOfMemory, _) => Skip::Oom.into(),
+        (FailureKind::NotComparable, _) => Rule::Inconclusive.into(),
         (_, Stage::Start | Stage::Load) => Fail::Load.into(),
         (_, Stage::Warmup) => Fail::Warmup.into(),
         (_, Stage::Bench | Stage::Finish) => Fail::Bench.into(),
@@ -180,8 +219,9 @@ fn failed(failure: &Failure) -> (Exclusion, String, bool) {
 }
 
 /// A process that died says nothing; its exit, the kernel and its stderr do.
-fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
+fn died(stage: Stage, ending: Option<&Ending>, memory_bytes: Option<u64>) -> (Exclusion, String, bool) {
     const KILL: i32 = 9;
+    const ABORT: i32 = 6;
     let Some(ending) = ending else {
         return (Fail::Crash.into(), format!("the worker ended during the {}", stage.name()), false);
     };
@@ -190,11 +230,22 @@ fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
         (Some(KILL), Some(1..)) => {
             (Skip::Oom.into(), "the kernel counted a kill for want of memory".to_owned())
         }
-        _ if says_out_of_memory(&ending.stderr) => (Skip::Oom.into(), String::new()),
+        // An allocator that gives up says so and aborts. The words alone could be anybody's.
+        (Some(ABORT), _) if says_out_of_memory(&ending.stderr) => {
+            (Skip::Oom.into(), "its allocator had no memory left and aborted".to_owned())
+        }
         (Some(KILL), Some(0)) => (
             Fail::Crash.into(),
             "the kernel counted no kill for want of memory: killed from outside".to_owned(),
         ),
+        (Some(KILL), None)
+            if ending.peak_memory_bytes.zip(memory_bytes).is_some_and(|(most, limit)| most >= limit) =>
+        {
+            (
+                Skip::Oom.into(),
+                "the kernel tells no count of kills, and its memory was at the limit".to_owned(),
+            )
+        }
         (Some(KILL), None) => (
             Fail::Crash.into(),
             "whether for want of memory cannot be told, since the kernel's count cannot be read".to_owned(),
@@ -204,6 +255,8 @@ fn died(stage: Stage, ending: Option<&Ending>) -> (Exclusion, String, bool) {
         }
         _ => (Fail::Crash.into(), String::new()),
     };
+    let most = ending.peak_memory_bytes.map(|most| format!("its memory was {} at most", bytes(most)));
+    let remark = join(&remark, &most.unwrap_or_default());
     (exclusion, join(&join(&what, &remark), &stderr_note(Some(ending))), false)
 }
 
@@ -220,7 +273,7 @@ fn stderr_note(ending: Option<&Ending>) -> String {
     if said.is_empty() { said } else { format!("it said: {said}") }
 }
 
-fn join(one: &str, other: &str) -> String {
+pub(super) fn join(one: &str, other: &str) -> String {
     [one, other].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
@@ -231,15 +284,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::worker::protocol::Prompt;
+
+    const LIMITS: Limits = Limits { max_spread_pct: 4.0, memory_bytes: Some(6_000_000) };
 
     fn task() -> Task {
         Task {
             path: "x".into(),
+            prompt: Prompt::Synthetic(8),
             prompt_tokens: 8,
             max_tokens: 3,
             prefill_chunk: 2048,
             reps: 2,
             timeout: Duration::from_secs(9),
+            suppress_eos: true,
+            suppress: Vec::new(),
+            tell_tokens: false,
         }
     }
 
@@ -259,6 +319,8 @@ mod tests {
             prompt_sha256: "p".to_owned(),
             build_nanos: None,
             submit_nanos: None,
+            prompt: None,
+            suppressed: None,
         }
     }
 
@@ -273,11 +335,16 @@ mod tests {
     }
 
     fn ended(raw: i32, stderr: &str, oom_kills: Option<u64>) -> Ending {
-        Ending { status: Some(ExitStatus::from_raw(raw)), stderr: stderr.to_owned(), oom_kills }
+        Ending {
+            status: Some(ExitStatus::from_raw(raw)),
+            stderr: stderr.to_owned(),
+            oom_kills,
+            peak_memory_bytes: Some(5_000_000),
+        }
     }
 
     fn verdict(session: &Session) -> (String, String) {
-        match judge(&task(), session) {
+        match judge(&task(), session, &LIMITS) {
             Verdict::Row(judged) => {
                 (judged.exclusion.map(|exclusion| exclusion.to_string()).unwrap_or_default(), judged.detail)
             }
@@ -328,6 +395,11 @@ mod tests {
         assert_eq!(killed(Some(1)), "SKIP:oom");
         assert_eq!(killed(Some(0)), "FAIL:crash");
         assert_eq!(killed(None), "FAIL:crash");
+        // Where nothing is counted, the memory that it had says whether it ran out of it.
+        let large = Ending { peak_memory_bytes: Some(6_000_000), ..ended(9, "", None) };
+        assert_eq!(verdict(&session(Some((Stage::Load, Cut::Died)), large)).0, "SKIP:oom");
+        let counted = Ending { peak_memory_bytes: Some(6_000_000), ..ended(9, "", Some(0)) };
+        assert_eq!(verdict(&session(Some((Stage::Load, Cut::Died)), counted)).0, "FAIL:crash");
     }
 
     #[test]
@@ -337,6 +409,49 @@ mod tests {
         let (status, detail) = aborted("assertion failed");
         assert_eq!(status, "FAIL:crash");
         assert!(detail.contains("SIGABRT") && detail.contains("assertion failed"), "{detail}");
+    }
+
+    #[test]
+    fn words_of_want_of_memory_alone_are_no_evidence_of_it() {
+        let said = "python: cannot allocate memory in the log of somebody else";
+        for raw in [1 << 8, 11, 15] {
+            let (status, detail) =
+                verdict(&session(Some((Stage::Bench, Cut::Died)), ended(raw, said, Some(0))));
+            assert_eq!(status, "FAIL:crash", "{detail}");
+            assert!(detail.contains("5.0 MB at most"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn repetitions_that_spread_too_far_are_invalid_with_all_their_samples() {
+        let mut uneven = session(None, None);
+        if let Some(one) = uneven.generated.last_mut() {
+            one.sample.token_nanos = vec![1000, 2000, 3200];
+        }
+        let (status, detail) = verdict(&uneven);
+        assert_eq!(status, "INVALID:spread");
+        assert!(detail.contains("decode rates") && detail.contains("9.5 %"), "{detail}");
+        match judge(&task(), &uneven, &LIMITS) {
+            Verdict::Row(judged) => assert_eq!(judged.samples.len(), 2),
+            Verdict::Interrupted => unreachable!("nothing interrupted it"),
+        }
+        assert!(matches!(
+            judge(&task(), &uneven, &Limits { max_spread_pct: 10.0, ..LIMITS }),
+            Verdict::Row(Judged { exclusion: None, .. })
+        ));
+    }
+
+    #[test]
+    fn an_end_of_sequence_may_end_a_generation_only_where_it_was_allowed_to() {
+        let stop = Task { suppress_eos: false, ..task() };
+        let mut ended = session(None, None);
+        for one in ended.warmup.iter_mut().chain(&mut ended.generated) {
+            one.tokens.truncate(2);
+            one.sample.token_nanos.truncate(2);
+            one.sample.finish = Some("eos".to_owned());
+        }
+        assert!(matches!(judge(&stop, &ended, &LIMITS), Verdict::Row(Judged { exclusion: None, .. })));
+        assert_eq!(verdict(&ended).0, "INVALID:short_generation");
     }
 
     #[test]

@@ -1,15 +1,30 @@
 //! A sweep: which checkpoints, one worker each, what came of it, and the rows it makes.
 //!
-//! [`plan`] lists, [`run`] arranges, [`judge`] decides what a worker's answers are worth, `record` fills the
-//! rows, `guards` refuses before anything is measured. Files are the `reports` crate's business.
+//! [`plan`] lists, `prepare` settles, `foresight` says what need not be started, [`run`] arranges, `conduct` measures one
+//! row after another, [`judge`] decides what a worker's answers are worth, `record` fills the rows, `guards` refuses before
+//! anything is measured. Files are the `reports` crate's business.
 
+mod conduct;
+mod controls;
+mod cooldown;
 mod dedup;
+mod foresight;
 mod guards;
+mod host_watch;
 pub mod interrupt;
 pub mod judge;
+mod memory;
+mod model_shape;
+mod oom_record;
+mod order;
 pub mod plan;
+mod planned;
 mod prepare;
+mod previous;
 mod progress;
 mod record;
 mod results;
+mod resume;
+mod rows;
 pub mod run;
+mod sets;

@@ -20,6 +20,8 @@ pub struct Place {
     pub model: String,
     /// What is to be done.
     pub action: Action,
+    /// Whether the checkpoint takes images.
+    pub takes_images: bool,
 }
 
 /// What is to be done with a folder.
@@ -103,8 +105,16 @@ pub fn single(path: &Path) -> Result<Place, PlanError> {
         };
         return Err(PlanError::NotACheckpoint { path: path.to_owned(), hint });
     }
+    if let Ok(CheckpointClass::NotGenerative { .. }) = classify(path) {
+        return Ok(place(path));
+    }
     let folder = CheckpointFolder::open(path).map_err(|error| PlanError::BadCheckpoint(error.to_string()))?;
-    Ok(Place { model: name_of(path), path: tidy(path), action: Action::Measure(Box::new(folder)) })
+    Ok(Place {
+        model: name_of(path),
+        path: tidy(path),
+        action: Action::Measure(Box::new(folder)),
+        takes_images: takes_images(path),
+    })
 }
 
 /// The plan for every folder of a models folder.
@@ -138,7 +148,11 @@ pub fn listed(paths: &[PathBuf]) -> Vec<Place> {
 }
 
 fn place(path: &Path) -> Place {
-    Place { path: tidy(path), model: name_of(path), action: action(path) }
+    Place { path: tidy(path), model: name_of(path), action: action(path), takes_images: takes_images(path) }
+}
+
+fn takes_images(path: &Path) -> bool {
+    matches!(classify(path), Ok(CheckpointClass::Vision))
 }
 
 fn action(path: &Path) -> Action {

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use jiff::ZonedDateTime;
-use mlxcel_reports::row::Backend;
+use mlxcel_reports::row::{Backend, HarnessKind};
 use serde_json::json;
 
 use super::dedup::Dedup;
 use super::guards::TreeCheck;
 use super::interrupt::Interrupt;
-use super::plan::{self, Place};
+use super::model_shape::ModelShape;
+use super::order::order;
+use super::plan::{self, Action, Place};
 use super::record::RunFacts;
-use crate::cli::{MODELS, ShapeArgs, SweepArgs};
+use super::resume;
+use crate::cli::{Cooldown, MODELS, Order, ShapeArgs, SweepArgs};
 use crate::default_models::{self, DefaultModels};
 use crate::exit::{EndsWith, Exit};
 use crate::provenance::binary::Executable;
@@ -35,18 +38,96 @@ const SMALL_SHAPE: (u64, u64) = (64, 16);
 const INTRODUCTION: Duration = Duration::from_mins(3);
 
 /// What a sweep is to do, after defaults and flags.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Resolved {
     pub(super) places: Vec<Place>,
     /// Whether exactly one folder was named: then bad input is an error rather than a row.
     pub(super) single: bool,
     /// Whether the weights of all places are made up.
     pub(super) synthetic: bool,
-    pub(super) prompt_tokens: u64,
+    /// Whether these are the default models in their small shape.
+    pub(super) first_look: bool,
+    /// Requested lengths of the prompt, rising.
+    pub(super) lengths: Vec<u64>,
+    /// Whether a context shortens a prompt instead of making it an error.
+    pub(super) capped: bool,
     pub(super) max_tokens: u64,
+    /// Places in the order of measurement.
+    pub(super) order: Vec<usize>,
+    /// What the order was shuffled by.
+    pub(super) seed: u64,
+    /// Names of the folders that an image sweep leaves out.
+    pub(super) left_out: Vec<String>,
     /// Which places are measured for others.
     pub(super) dedup: Dedup,
     /// Said in every row.
     pub(super) remarks: Vec<String>,
+}
+
+/// A prompt length of one checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cell {
+    /// What was asked for.
+    pub(super) requested: u64,
+    /// What is run.
+    pub(super) prompt_tokens: u64,
+    /// Why these differ, and the like.
+    pub(super) remark: Option<String>,
+}
+
+impl Resolved {
+    /// The cells of a place; one that is not measured has one.
+    pub(super) fn cells(&self, place: &Place) -> Vec<Cell> {
+        let context = match &place.action {
+            Action::Measure(folder) => ModelShape::of(folder).context_length.filter(|_| self.capped),
+            Action::Record(..) => None,
+        };
+        let wanted = match &place.action {
+            Action::Measure(_) => self.lengths.as_slice(),
+            Action::Record(..) => self.lengths.get(..1).unwrap_or_default(),
+        };
+        let mut cells: Vec<Cell> = Vec::new();
+        for requested in wanted.iter().copied() {
+            let cell = cell(requested, context, self.max_tokens);
+            match cells.last_mut() {
+                // Two prompts that the context makes the same are one measurement.
+                Some(last) if last.prompt_tokens == cell.prompt_tokens => {
+                    let also = format!("the same prompt as for {requested} requested tokens");
+                    last.remark =
+                        Some(last.remark.take().map_or(also.clone(), |remark| format!("{remark}; {also}")));
+                }
+                _ => cells.push(cell),
+            }
+        }
+        cells
+    }
+
+    /// The order by another seed.
+    pub(super) fn shuffle(&mut self, by: Order, seed: u64) {
+        self.seed = seed;
+        self.order = order(&self.places, &self.dedup, by, seed);
+    }
+
+    /// The one length of all prompts; `None` where they differ.
+    pub(super) fn only_length(&self) -> Option<u64> {
+        let mut cells = self.places.iter().flat_map(|place| self.cells(place));
+        let first = cells.next()?.prompt_tokens;
+        cells.all(|cell| cell.prompt_tokens == first).then_some(first)
+    }
+}
+
+fn cell(requested: u64, context: Option<u64>, max_tokens: u64) -> Cell {
+    let most = context.map(|context| (context, context.saturating_sub(max_tokens).max(1)));
+    match most {
+        Some((context, most)) if most < requested => Cell {
+            requested,
+            prompt_tokens: most,
+            remark: Some(format!(
+                "the context of {context} tokens caps the prompt of {requested} at {most}, with {max_tokens} to generate"
+            )),
+        },
+        _ => Cell { requested, prompt_tokens: requested, remark: None },
+    }
 }
 
 /// Who will measure. Also proves that a worker can be started at all.
@@ -105,34 +186,95 @@ pub(super) fn resolve(
         if plan::all(Path::new(MODELS)).is_ok() {
             complain("note: measuring the default models; `sweep all` measures those in the folder `models`");
         }
-        let DefaultModels { folders, synthetic, remark } = default_models::prepare(interrupt)?;
+        let models = if arguments.roster.plan {
+            // A plan fetches and makes nothing.
+            default_models::at_hand()?.ok_or_else(|| {
+                anyhow!(
+                    "the default models are not at hand, so there is nothing to plan with: `sweep` without --plan fetches \
+                     and makes them; or name a folder"
+                )
+            })?
+        } else {
+            default_models::prepare(interrupt)?
+        };
+        let DefaultModels { folders, synthetic, remark } = models;
         remarks.extend(remark);
         (plan::listed(&folders), false, synthetic)
     };
-    let (prompt_tokens, max_tokens, remark) = shape(&arguments.shape, by_default, backend);
+    let (lengths, max_tokens, remark) = shape(&arguments.shape, by_default, backend);
+    let first_look = remark.is_some();
     if let Some(remark) = remark {
         complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
         remarks.push(remark);
     }
+    let (places, left_out) = roster(arguments, places)?;
     let dedup = Dedup::of(&places, arguments.dedup());
-    Ok(Resolved { places, single, synthetic, prompt_tokens, max_tokens, dedup, remarks })
+    let seed = arguments.roster.seed.unwrap_or_else(new_seed);
+    let order = order(&places, &dedup, arguments.roster.order, seed);
+    // A length that was named for one folder is meant; a list, or one for many, is for what each can do.
+    let capped = !single || lengths.len() > 1;
+    Ok(Resolved {
+        places,
+        single,
+        synthetic,
+        first_look,
+        lengths,
+        capped,
+        max_tokens,
+        order,
+        seed,
+        left_out,
+        dedup,
+        remarks,
+    })
+}
+
+/// The places of the sweep, and the names of those that an image sweep leaves out.
+fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Place>, Vec<String>)> {
+    if !arguments.is_vlm() {
+        return Ok((places, Vec::new()));
+    }
+    let (with, without): (Vec<Place>, Vec<Place>) = places.into_iter().partition(|place| place.takes_images);
+    let left_out: Vec<String> = without.into_iter().map(|place| place.model).collect();
+    if !left_out.is_empty() {
+        complain(&format!(
+            "left out of the image sweep, since they take no images: {} ({} folders)",
+            left_out.join(", "),
+            left_out.len()
+        ));
+    }
+    if with.is_empty() {
+        bail!(
+            "none of the {} folders holds a checkpoint that takes images; sweep without --vlm",
+            left_out.len()
+        );
+    }
+    Ok((with, left_out))
+}
+
+/// A seed that no earlier sweep had, as far as time and process ids tell.
+fn new_seed() -> u64 {
+    let unique = format!("{} {}", jiff::Timestamp::now().as_nanosecond(), std::process::id());
+    let digest = sha256_hex(unique.as_bytes());
+    digest.get(..12).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
 }
 
 /// Prompt and generated tokens, and a remark where they are not the usual ones.
-fn shape(given: &ShapeArgs, default_models: bool, backend: Backend) -> (u64, u64, Option<String>) {
-    let number = |value: Option<std::num::NonZeroU64>, default| value.map_or(default, std::num::NonZero::get);
-    if default_models
-        && backend == Backend::Cpu
-        && given.prompt_tokens.is_none()
-        && given.max_tokens.is_none()
-    {
+fn shape(given: &ShapeArgs, default_models: bool, backend: Backend) -> (Vec<u64>, u64, Option<String>) {
+    let mut lengths: Vec<u64> = given.prompt_tokens.iter().map(|length| length.get()).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    if default_models && backend == Backend::Cpu && lengths.is_empty() && given.max_tokens.is_none() {
         let (prompt, generated) = SMALL_SHAPE;
         let remark = format!(
             "small shape of the default models on the CPU backend: {prompt} prompt tokens, {generated} generated"
         );
-        return (prompt, generated, Some(remark));
+        return (vec![prompt], generated, Some(remark));
     }
-    (number(given.prompt_tokens, FULL_SHAPE.0), number(given.max_tokens, FULL_SHAPE.1), None)
+    if lengths.is_empty() {
+        lengths.push(FULL_SHAPE.0);
+    }
+    (lengths, given.max_tokens.map_or(FULL_SHAPE.1, std::num::NonZero::get), None)
 }
 
 pub(super) fn facts(
@@ -142,6 +284,7 @@ pub(super) fn facts(
     tree: TreeCheck,
     hello: Hello,
     backend: Backend,
+    factor: f64,
 ) -> RunFacts {
     let workspace = executable.stamp.workspace_root.clone();
     let now = ZonedDateTime::now();
@@ -150,21 +293,68 @@ pub(super) fn facts(
         format!("{} {} {}", started_at.as_nanosecond(), std::process::id(), executable.sha256).as_bytes(),
     );
     let run_id = format!("{}-{}", started_at.strftime("%Y%m%dT%H%M%SZ"), unique.get(..8).unwrap_or_default());
+    let workload = json!({
+        "target": arguments.target,
+        "models": arguments.models,
+        "lengths": resolved.lengths,
+        "capped": resolved.capped,
+        "max_tokens": resolved.max_tokens,
+        "reps": arguments.shape.reps,
+        "prefill_chunk": arguments.shape.prefill_chunk,
+        "no_ignore_eos": arguments.shape.no_ignore_eos,
+        "dedup": format!("{:?}", arguments.dedup()),
+        "max_spread": arguments.conditions.max_spread,
+        "vlm": arguments.is_vlm(),
+        "worker_program": arguments.worker_program,
+        "reference": arguments.reference.is_some(),
+    });
+    let machine = Machine::this();
+    let key = resume::Key {
+        executable_sha256: executable.sha256.clone(),
+        workload_sha256: sha256_hex(workload.to_string().as_bytes()),
+        host_id: machine.host_id.clone(),
+    };
+    let planned: Vec<String> = resolved
+        .order
+        .iter()
+        .filter_map(|at| resolved.places.get(*at))
+        .flat_map(|place| resolved.cells(place).into_iter().map(|_| place.path.display().to_string()))
+        .collect();
     let settings = json!({
+        "set": "sweep",
         "target": arguments.target,
         "models": arguments.models,
         "out": arguments.out,
         "suffix": arguments.suffix,
-        "prompt_tokens": resolved.prompt_tokens,
+        "name": arguments.name,
+        "prompt_tokens": resolved.only_length(),
+        "prompt_lengths": resolved.lengths,
         "max_tokens": resolved.max_tokens,
         "reps": arguments.shape.reps,
         "prefill_chunk": arguments.shape.prefill_chunk,
         "timeout_seconds": arguments.timeout.as_secs_f64(),
         "worker_program": arguments.worker_program,
-        "planned": resolved.places.iter().map(|place| place.path.display().to_string()).collect::<Vec<_>>(),
+        "planned": planned,
+        "left_out": resolved.left_out,
+        "order": format!("{:?}", arguments.roster.order).to_lowercase(),
+        "seed": resolved.seed,
+        "control_every": arguments.roster.control_every,
+        "cooldown": match arguments.conditions.cooldown {
+            Cooldown::Fixed(time) => json!(time.as_secs_f64()),
+            Cooldown::Auto => json!("auto"),
+        },
+        "big_cooldown_seconds": arguments.conditions.big_cooldown.as_secs_f64(),
+        "big_threshold_gib": arguments.conditions.big_threshold_gb,
+        "no_cooldown": arguments.conditions.no_cooldown,
+        "max_spread_pct": arguments.conditions.max_spread,
+        "eos_policy": if arguments.shape.no_ignore_eos { "stop" } else { "suppress" },
+        "memory_overhead_factor": factor,
+        "image": arguments.roster.image,
+        "quiet_gate": !arguments.quiet.no_quiet_gate,
         "dedup": format!("{:?}", arguments.dedup()).to_lowercase(),
         "duplicates": resolved.dedup.json(),
         "remarks": resolved.remarks,
+        resume::SETTING: key.json(),
     });
     RunFacts {
         run_id,
@@ -173,7 +363,9 @@ pub(super) fn facts(
         executable,
         hello,
         backend,
-        machine: Machine::this(),
+        machine,
+        key,
+        harness: if arguments.is_vlm() { HarnessKind::Vlm } else { HarnessKind::Text },
         private: Abbreviations::new(
             tree.comparison.root.as_deref().or(Some(&workspace)),
             std::env::home_dir(),
@@ -203,17 +395,28 @@ mod tests {
     fn only_the_default_models_on_a_cpu_have_the_small_shape_and_it_is_told() -> anyhow::Result<()> {
         let none = given(&[])?;
         let (prompt, generated, remark) = shape(&none, true, Backend::Cpu);
-        assert_eq!((prompt, generated), SMALL_SHAPE);
+        assert_eq!((prompt, generated), (vec![SMALL_SHAPE.0], SMALL_SHAPE.1));
         assert!(remark.is_some_and(|remark| remark.contains("64 prompt tokens, 16 generated")));
-        assert_eq!(shape(&none, true, Backend::Metal), (512, 128, None));
-        assert_eq!(shape(&none, false, Backend::Cpu), (512, 128, None));
+        assert_eq!(shape(&none, true, Backend::Metal), (vec![512], 128, None));
+        assert_eq!(shape(&none, false, Backend::Cpu), (vec![512], 128, None));
         Ok(())
     }
 
     #[test]
+    fn a_context_caps_a_prompt_and_the_row_says_so() {
+        assert_eq!(cell(512, Some(2048), 128), Cell { requested: 512, prompt_tokens: 512, remark: None });
+        assert_eq!(cell(512, None, 128).prompt_tokens, 512);
+        let capped = cell(8192, Some(2048), 128);
+        assert_eq!((capped.requested, capped.prompt_tokens), (8192, 1920));
+        assert!(capped.remark.is_some_and(|remark| remark.contains("2048") && remark.contains("1920")));
+        assert_eq!(cell(5, Some(3), 128).prompt_tokens, 1);
+    }
+
+    #[test]
     fn a_flag_makes_the_shape_the_full_one() -> anyhow::Result<()> {
-        assert_eq!(shape(&given(&["--max-tokens", "32"])?, true, Backend::Cpu), (512, 32, None));
-        assert_eq!(shape(&given(&["--prompt-tokens", "7"])?, true, Backend::Cpu), (7, 128, None));
+        assert_eq!(shape(&given(&["--max-tokens", "32"])?, true, Backend::Cpu), (vec![512], 32, None));
+        assert_eq!(shape(&given(&["--prompt-tokens", "7"])?, true, Backend::Cpu), (vec![7], 128, None));
+        assert_eq!(shape(&given(&["--prompt-tokens", "9,7,9"])?, false, Backend::Cpu).0, [7, 9]);
         Ok(())
     }
 }

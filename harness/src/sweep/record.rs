@@ -9,13 +9,16 @@ use mlxcel_catalog::folder::CheckpointFolder;
 use mlxcel_catalog::headers::Dtype;
 use mlxcel_reports::provenance::{Ending, PROVENANCE_SCHEMA_VERSION, Provenance, TreeState};
 use mlxcel_reports::row::{
-    Backend, Build, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run, Workload,
+    Backend, Build, BuildType, Checkpoint, CheckpointId, Conditions, EosPolicy, HarnessKind, Host,
+    RowIdentity, Run, Workload,
 };
 use mlxcel_reports::stamp::Stamp;
 use serde_json::{Value, json};
 
 use super::guards::TreeCheck;
+use super::model_shape::ModelShape;
 use super::plan::{Action, Place};
+use super::prepare::Cell;
 use crate::provenance::binary::{Executable, build_type, digest_if_readable};
 use crate::provenance::machine::Machine;
 use crate::provenance::private::Abbreviations;
@@ -43,16 +46,36 @@ pub(super) struct RunFacts {
     pub(super) private: Abbreviations,
     /// Whether all checkpoints of the run are made up, whatever their files say.
     pub(super) synthetic: bool,
+    /// Kind of measurement.
+    pub(super) harness: HarnessKind,
+    /// What must be the same for rows to stand in one file.
+    pub(super) key: super::resume::Key,
+}
+
+/// Who measures: this executable, or a reference runtime.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Runtime<'a> {
+    /// This executable.
+    Own,
+    /// A reference, as its worker introduced itself.
+    Reference(&'a Hello),
 }
 
 impl RunFacts {
+    /// The run goes on that this provenance began.
+    pub(super) fn go_on(&mut self, provenance: &Provenance) {
+        self.run_id.clone_from(&provenance.run_id);
+        self.started_at = provenance.started_at;
+        self.date = jiff::tz::TimeZone::system().to_datetime(provenance.started_at).date();
+    }
+
     /// The provenance file, as it is known at the start.
     pub(super) fn provenance(&self) -> Provenance {
         let comparison = &self.tree.comparison;
         Provenance {
             schema_version: PROVENANCE_SCHEMA_VERSION,
             run_id: self.run_id.clone(),
-            harness: HarnessKind::Text,
+            harness: self.harness,
             backend: self.backend,
             started_at: self.started_at,
             argv: self.argv.iter().map(|argument| self.private.text(argument)).collect(),
@@ -79,8 +102,9 @@ impl RunFacts {
     /// The identity of one row. `session` is what its worker did, where one was started.
     pub(super) fn identity(
         &self,
+        runtime: Runtime<'_>,
         place: &Place,
-        task: &Task,
+        (task, cell): (&Task, &Cell),
         order_index: u32,
         started_at: Timestamp,
         session: Option<&Session>,
@@ -88,17 +112,36 @@ impl RunFacts {
         RowIdentity {
             run: Run {
                 run_id: self.run_id.clone(),
-                harness: HarnessKind::Text,
+                harness: self.harness,
                 date: self.date,
                 started_at,
                 order_index,
                 stale_binary_allowed: self.tree.stale_allowed,
             },
             checkpoint: self.checkpoint(place, session),
-            workload: workload(task, session),
-            build: self.build(session),
+            workload: workload(task, cell, session),
+            build: match runtime {
+                Runtime::Own => self.build(session),
+                Runtime::Reference(hello) => reference_build(hello, self.backend, session),
+            },
             host: self.host(),
+            conditions: Conditions::default(),
         }
+    }
+
+    /// The provenance of a set beside the main one.
+    pub(super) fn provenance_of(&self, set: &str, runtime: Runtime<'_>) -> Provenance {
+        let mut provenance = self.provenance();
+        if let Some(settings) = provenance.settings.as_object_mut() {
+            settings.insert("set".to_owned(), set.into());
+            // These sets have other rows.
+            settings.remove("planned");
+        }
+        if let Runtime::Reference(hello) = runtime {
+            provenance.binary =
+                self.private.json(json!({ "runtime": hello.runtime, "harness": self.executable }));
+        }
+        provenance
     }
 
     fn checkpoint(&self, place: &Place, session: Option<&Session>) -> Checkpoint {
@@ -126,6 +169,10 @@ impl RunFacts {
                 })
                 .into(),
             tokenizer_sha256: digest_if_readable(&place.path.join("tokenizer.json")).into(),
+            context_length: loaded
+                .and_then(|loaded| loaded.context_length)
+                .or_else(|| folder.and_then(|folder| ModelShape::of(folder).context_length))
+                .into(),
         }
     }
 
@@ -148,6 +195,7 @@ impl RunFacts {
                 .and_then(|session| session.loaded.as_ref())
                 .and_then(|loaded| loaded.kernels.clone())
                 .into(),
+            baseline_version: Stamp::unknown(),
         }
     }
 
@@ -166,7 +214,29 @@ impl RunFacts {
     }
 }
 
-fn workload(task: &Task, session: Option<&Session>) -> Workload {
+/// What a reference runtime says of itself. It is not compiled by us, and has none of our commits.
+fn reference_build(hello: &Hello, backend: Backend, session: Option<&Session>) -> Build {
+    let runtime = &hello.runtime;
+    Build {
+        backend,
+        mlxcel_version: Stamp::unknown(),
+        mlxcel_commit: Stamp::unknown(),
+        build_type: BuildType::Python,
+        features: Stamp::unknown(),
+        target_cpu: Stamp::unknown(),
+        executable_sha256: runtime.executable_sha256.clone().into(),
+        mlx_version: runtime.mlx_version.clone().into(),
+        mlx_commit: runtime.mlx_revision.as_deref().map(short_revision).into(),
+        libmlx_sha256: runtime.mlx_library_sha256.clone().into(),
+        kernels: session
+            .and_then(|session| session.loaded.as_ref())
+            .and_then(|loaded| loaded.kernels.clone())
+            .into(),
+        baseline_version: runtime.version.clone().into(),
+    }
+}
+
+fn workload(task: &Task, cell: &Cell, session: Option<&Session>) -> Workload {
     let warmup = session.and_then(|session| session.warmup.as_ref());
     let loaded = session.and_then(|session| session.loaded.as_ref());
     let prompt = session.and_then(|session| session.generated.first()).or(warmup);
@@ -174,13 +244,14 @@ fn workload(task: &Task, session: Option<&Session>) -> Workload {
         max_tokens: task.max_tokens,
         prompt: SYNTHETIC_PROMPT.to_owned(),
         prompt_target_len: Some(task.prompt_tokens),
+        prompt_requested_len: Some(cell.requested),
         prompt_sha256: prompt.map(|one| one.prompt_sha256.clone()).into(),
         warmup_tokens: warmup.map(|warmup| warmup.tokens.len() as u64),
         batch_size: 1,
         kv_mode: loaded.and_then(|loaded| loaded.kv_mode.clone()).into(),
         prefill_chunk: task.prefill_chunk,
         sampling: "greedy".to_owned(),
-        eos_policy: EosPolicy::Suppress,
+        eos_policy: if task.suppress_eos { EosPolicy::Suppress } else { EosPolicy::Stop },
     }
 }
 

@@ -3,21 +3,27 @@
 //! The files are made before anything is measured, so that a name or a place that cannot be had costs no
 //! measurement; a run without a row leaves none. Naming and writing are the store's.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use mlxcel_reports::measure::Sample;
 use mlxcel_reports::provenance::Provenance;
-use mlxcel_reports::row::AnyRow;
-use mlxcel_reports::store::{FileName, Finished, ResultSet};
+use mlxcel_reports::row::{AnyRow, Row};
+use mlxcel_reports::status::{Exclusion, Rule, Status};
+use mlxcel_reports::store::{self, FileName, Finished, ResultSet, Resumed};
+use serde_json::Value;
 
 /// Rows so far.
 #[derive(Debug)]
 pub(super) struct Results {
     /// `None` once the files have their final names.
     set: Option<ResultSet>,
-    rows: Vec<AnyRow>,
+    /// Rows and their samples, in the order of measurement.
+    rows: Vec<(AnyRow, Vec<Sample>)>,
+    /// Places in that order whose samples a kill has taken.
+    pub(super) lost: BTreeSet<u32>,
     /// The folder, when it was made for this run.
     made: Option<PathBuf>,
 }
@@ -26,26 +32,110 @@ impl Results {
     /// Makes the files.
     pub(super) fn create(folder: &Path, name: &FileName, provenance: Provenance) -> anyhow::Result<Self> {
         let made = (!folder.exists()).then(|| folder.to_owned());
-        let mut results = Self { set: None, rows: Vec::new(), made };
+        let mut results = Self { set: None, rows: Vec::new(), lost: BTreeSet::new(), made };
         results.set = Some(ResultSet::create(folder, name, provenance)?);
         Ok(results)
     }
 
-    /// Writes a row through to the disk. One that cannot be kept there is still shown at the end.
-    pub(super) fn append(&mut self, row: AnyRow, samples: &[Sample]) -> anyhow::Result<()> {
+    /// Goes on with the files of a run that did not come to its end.
+    pub(super) fn resume(path: &Path) -> anyhow::Result<Self> {
+        let Resumed { set, rows, lost } = ResultSet::resume(path)?;
+        let stored = store::read_samples(&set.unfinished_path())?;
+        let samples_of = |row: &AnyRow| {
+            let place = row.identity().run.order_index;
+            let of_row = stored.iter().filter(|sample| sample.order_index == place);
+            of_row.map(|sample| sample.sample.clone()).collect()
+        };
+        let rows = rows.into_iter().map(|row| (row.clone(), samples_of(&row))).collect();
+        Ok(Self { set: Some(set), rows, lost, made: None })
+    }
+
+    /// The file of the rows while the run is under way.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.set.as_ref().map(ResultSet::unfinished_path)
+    }
+
+    /// Writes a row through to the disk, in the place of the one with the same place in the order of measurement where
+    /// there is one. One that cannot be kept there is still shown at the end.
+    pub(super) fn put(&mut self, row: AnyRow, samples: Vec<Sample>) -> anyhow::Result<()> {
         let model = row.identity().checkpoint.model.clone();
-        let appended = self.set.as_mut().map_or(Ok(()), |set| set.append(&row, samples));
-        self.rows.push(row);
-        appended.with_context(|| format!("the row of {model} could not be kept"))
+        let order_index = row.identity().run.order_index;
+        let old = self.rows.iter().position(|(old, _)| old.identity().run.order_index == order_index);
+        let kept = match (&mut self.set, old) {
+            (None, _) => Ok(()),
+            (Some(set), None) => set.append(&row, &samples),
+            (Some(set), Some(_)) => set.replace(&[(row.clone(), samples.clone())]),
+        };
+        match old.and_then(|old| self.rows.get_mut(old)) {
+            Some(old) => *old = (row, samples),
+            None => self.rows.push((row, samples)),
+        }
+        self.lost.remove(&order_index);
+        kept.with_context(|| format!("the row of {model} could not be kept"))
     }
 
-    pub(super) fn rows(&self) -> &[AnyRow] {
-        &self.rows
+    /// Makes the valid rows among these places in the order of measurement invalid; says which they are.
+    pub(super) fn invalidate(
+        &mut self,
+        places: &[u32],
+        rule: Rule,
+        detail: &str,
+    ) -> anyhow::Result<Vec<String>> {
+        let mut changed = Vec::new();
+        for (row, samples) in &mut self.rows {
+            if places.contains(&row.identity().run.order_index)
+                && let Some(now) = invalidated(row, samples, rule, detail)
+            {
+                *row = now;
+                changed.push((row.clone(), samples.clone()));
+            }
+        }
+        if let Some(set) = &mut self.set
+            && !changed.is_empty()
+        {
+            set.replace(&changed).context("the rows between two controls could not be marked")?;
+        }
+        Ok(changed.iter().map(|(row, _)| row.identity().checkpoint.model.clone()).collect())
     }
 
-    /// Gives the files their final names.
+    /// Changes a setting of the provenance.
+    pub(super) fn set_setting(&mut self, key: &str, value: Value) -> anyhow::Result<()> {
+        match &mut self.set {
+            Some(set) => Ok(set.set_setting(key, value)?),
+            None => Ok(()),
+        }
+    }
+
+    /// A setting of the provenance.
+    pub(super) fn setting(&self, key: &str) -> Option<&Value> {
+        self.set.as_ref()?.settings().get(key)
+    }
+
+    pub(super) fn rows(&self) -> Vec<AnyRow> {
+        self.rows.iter().map(|(row, _)| row.clone()).collect()
+    }
+
+    /// The row of a folder, by its path as rows hold it, and requested prompt length.
+    pub(super) fn find(&self, model_path: &str, requested: u64) -> Option<&AnyRow> {
+        let wanted = |row: &&AnyRow| {
+            let identity = row.identity();
+            identity.checkpoint.model_path == model_path
+                && identity.workload.prompt_requested_len == Some(requested)
+        };
+        self.rows.iter().map(|(row, _)| row).find(wanted)
+    }
+
+    /// The place in the order of measurement that a new row takes.
+    pub(super) fn next_index(&self) -> u32 {
+        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Gives the files their final names; without a row there are none.
     pub(super) fn complete(&mut self) -> anyhow::Result<Option<Finished>> {
-        self.set.take().map(ResultSet::complete).transpose().map_err(Into::into)
+        match self.set.take() {
+            Some(set) if set.rows() > 0 => Ok(Some(set.complete()?)),
+            _ => Ok(None),
+        }
     }
 
     /// Marks the files as partial; without a row there are none.
@@ -54,6 +144,22 @@ impl Results {
             Some(set) => Ok(set.finish_partial(reason)?),
             None => Ok(None),
         }
+    }
+}
+
+/// The row, invalid by this rule; `None` for one that is not valid anyway. A row that another program measured, as in
+/// tests, is treated as a valid one.
+fn invalidated(row: &AnyRow, samples: &[Sample], rule: Rule, detail: &str) -> Option<AnyRow> {
+    let detail = row.detail().map_or_else(|| detail.to_owned(), |old| format!("{detail}; {old}"));
+    match row {
+        AnyRow::Measured(row) => Some(row.clone().invalidated(rule, detail).into()),
+        AnyRow::Excluded(excluded)
+            if row.status() == Status::Excluded(Exclusion::Invalid(Rule::Provenance)) =>
+        {
+            let identity = excluded.identity().clone();
+            Some(Row::excluded(identity, excluded.load_nanos(), rule, detail, samples).into())
+        }
+        AnyRow::Excluded(_) => None,
     }
 }
 

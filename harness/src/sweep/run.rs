@@ -1,48 +1,59 @@
 //! Runs a sweep: guards first, then one worker a checkpoint, a row for each folder whatever happens, and the
 //! table.
 //!
-//! What is settled before the first checkpoint is in `prepare`.
+//! What is settled before the first checkpoint is in `prepare`, the measuring in `conduct`.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
-use jiff::Timestamp;
-use mlxcel_reports::measure::Sample;
 use mlxcel_reports::render;
-use mlxcel_reports::row::{AnyRow, Backend, HarnessKind, Measured, Row, RowIdentity};
-use mlxcel_reports::status::{Exclusion, Rule, Skip, Status};
-use mlxcel_reports::store::{Completeness, FileName, Finished};
+use mlxcel_reports::row::{AnyRow, Backend};
+use mlxcel_reports::status::Status;
+use mlxcel_reports::store::{Completeness, FileName, Finished, SetKind};
+use serde_json::{Value, json};
 
-use super::dedup::Survivors;
+use super::conduct::{Conductor, Item, LeftOff, ReferenceRun, State};
+use super::controls::{Controls, DEFAULT_EVERY, FEWEST_ROWS};
+use super::cooldown::Waits;
+use super::foresight::Foresight;
 use super::guards;
+use super::host_watch::{HostWatch, Looking, noise_floor_pct};
 use super::interrupt::Interrupt;
-use super::judge::{Judged, Verdict, judge};
+use super::memory::{Budget, factor};
+use super::oom_record::{self, OomRecord};
 use super::plan::{self, Action, Place};
-use super::prepare::{Resolved, backend, facts, hello, resolve};
+use super::planned;
+use super::prepare::{Cell, Resolved, backend, facts, hello, resolve};
+use super::previous::{Previous, Subject};
 use super::progress::SweepProgress;
-use super::record::{RunFacts, estimated_parameters};
-use super::results::Results;
+use super::record::{RunFacts, Runtime, estimated_parameters};
+use super::resume;
+use super::sets::{self, Sets};
 use crate::cli::{Format, SweepArgs, Target};
-use crate::exit::Exit;
+use crate::digests::cache_folder;
+use crate::exit::{EndsWith, Exit};
+use crate::host::gemm;
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::short_name;
+use crate::reference;
 use crate::text::{complain, say};
 use crate::worker::child::WorkerProgram;
-use crate::worker::session::{Session, Surroundings, Task, measure};
 
 /// Runs the sweep.
 ///
 /// # Errors
 /// Refusals, bad input and faults of our own; each names the thing, what was expected and the remedy.
 pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exit> {
+    let factor = factor()?;
     let executable = Executable::this()?;
-    let tree = guards::tree(&executable)?;
-    let named = match arguments.target() {
-        Target::Default => None,
-        Target::All(models) => Some((plan::all(&models)?, false)),
-        Target::Single(path) => Some((vec![plan::single(&path)?], true)),
-    };
-    guards::output_folder(&arguments.out)?;
+    // A plan measures nothing, so nothing would be recorded with sources that the executable does not have.
+    let tree =
+        if arguments.roster.plan { guards::any_tree(&executable)? } else { guards::tree(&executable)? };
+    let named = named(arguments)?;
+    if !arguments.roster.plan {
+        guards::output_folder(&arguments.out)?;
+    }
     let program = match &arguments.worker_program {
         Some(path) => WorkerProgram::scripted(path.clone()),
         None => {
@@ -55,218 +66,344 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
             .map_err(|reason| anyhow!("{reason}; build it again and start anew"))?;
     }
     let backend = backend(&hello)?;
-    let resolved = match resolve(arguments, named, backend, interrupt) {
+    let mut resolved = match resolve(arguments, named, backend, interrupt) {
         Err(_) if interrupt.is_raised() => {
             complain("interrupted before anything was measured; nothing was written");
             return Ok(Exit::Interrupted);
         }
         resolved => resolved?,
     };
-    let run = facts(arguments, &resolved, executable, tree, hello, backend);
-    Sweep { arguments, interrupt, program, resolved, run }.carry_out()
+    let mut run = facts(arguments, &resolved, executable, tree, hello, backend, factor);
+    let resumed = match &arguments.resume {
+        Some(named) if !arguments.roster.plan => resume::find(&arguments.out, named.as_deref(), &run.key)?,
+        _ => None,
+    };
+    let resumed = resumed.map(|(path, provenance)| {
+        run.go_on(&provenance);
+        if let Some(seed) = resume::seed(&provenance).filter(|_| arguments.roster.seed.is_none()) {
+            resolved.shuffle(arguments.roster.order, seed);
+        }
+        path
+    });
+    let reference = match &arguments.reference {
+        Some(_) if arguments.roster.plan => None,
+        Some(wanted) => Some(heard_reference(wanted, &run, interrupt)?),
+        None => None,
+    };
+    Sweep { arguments, interrupt, program, reference, resolved, run, resumed, factor }.carry_out()
 }
 
-/// A sweep under way.
+/// The folders that the command line names; `None` for the default models.
+fn named(arguments: &SweepArgs) -> anyhow::Result<Option<(Vec<Place>, bool)>> {
+    let named = match arguments.target() {
+        Target::Default if arguments.roster.rerun.is_some() => {
+            bail!("--rerun needs to know where the checkpoints are: name a folder, or `all` with --models")
+        }
+        Target::Default => return Ok(None),
+        Target::All(models) => (plan::all(&models)?, false),
+        Target::Single(path) => (vec![plan::single(&path)?], true),
+    };
+    let Some(path) = &arguments.roster.rerun else { return Ok(Some(named)) };
+    let rows = mlxcel_reports::wire::read_rows(path)?;
+    let wanted = |place: &Place| {
+        rows.iter().any(|row| {
+            row.identity().checkpoint.model == place.model
+                && (row.status().is_fail() || row.status().is_invalid())
+        })
+    };
+    let (places, single) = named;
+    let places: Vec<Place> = places.into_iter().filter(wanted).collect();
+    if places.is_empty() {
+        bail!(
+            "no folder of this sweep has a failed or invalid row in {}; there is nothing to rerun",
+            path.display()
+        );
+    }
+    Ok(Some((places, single)))
+}
+
+/// The reference, once it has said who it is.
+fn heard_reference(
+    wanted: &crate::cli::Reference,
+    run: &RunFacts,
+    interrupt: &Interrupt,
+) -> anyhow::Result<ReferenceRun> {
+    let program = reference::worker(wanted, run.tree.comparison.root.as_deref(), run.backend);
+    let refused = |reason: String| {
+        let message = format!(
+            "refused: the reference mlx-lm cannot be measured with {}: {reason}; {} makes an environment that has it, and \
+             --reference mlx-lm=PYTHON names its interpreter",
+            program.path.display(),
+            reference::SCRIPT
+        );
+        anyhow::Error::from(EndsWith(Exit::Refused, message))
+    };
+    let hello = hello(&program, interrupt)
+        .map_err(|error| if interrupt.is_raised() { error } else { refused(format!("{error:#}")) })?;
+    match (&hello.runtime.version, &hello.runtime.backend) {
+        (None, _) => Err(refused("it does not say which version it is".to_owned())),
+        (_, Some(backend)) if *backend != run.backend.to_string() => {
+            Err(refused(format!("it computes on {backend} and this program on {}", run.backend)))
+        }
+        _ => Ok(ReferenceRun { program, hello }),
+    }
+}
+
+/// A sweep that is settled.
 struct Sweep<'a> {
     arguments: &'a SweepArgs,
     interrupt: &'a Interrupt,
     program: WorkerProgram,
+    reference: Option<ReferenceRun>,
     resolved: Resolved,
     run: RunFacts,
-}
-
-/// How a sweep left off.
-enum LeftOff {
-    AtTheEnd,
-    /// At the place of this number.
-    Interrupted(usize),
+    /// The result set to go on with.
+    resumed: Option<PathBuf>,
+    factor: f64,
 }
 
 impl Sweep<'_> {
     fn carry_out(&self) -> anyhow::Result<Exit> {
-        let mut results = Results::create(&self.arguments.out, &self.file_name(), self.run.provenance())?;
-        let mut progress = SweepProgress::new(&self.work(), self.arguments.shape.reps.get());
-        let outcome = self.measure_all(&mut results, &mut progress);
-        progress.close();
-        let (completeness, finished, exit) =
-            match outcome.and_then(|left_off| self.conclude(&left_off, &mut results)) {
-                Ok(concluded) => concluded,
-                Err(error) => {
-                    if !results.rows().is_empty() {
-                        // What was measured is shown even when it cannot be kept.
-                        let reason = Some(format!("{error:#}"));
-                        let partial = Completeness::Partial { reason, torn: false };
-                        if let Err(also) = self.show(results.rows(), &partial) {
-                            complain(&format!("error: {also:#}"));
-                        }
-                    }
-                    return Err(error);
-                }
-            };
-        match finished {
-            Some(finished) => {
-                self.show(results.rows(), &completeness)?;
-                let rows = if finished.rows == 1 { "1 row" } else { &format!("{} rows", finished.rows) };
-                complain(&format!(
-                    "wrote {} ({rows}), its samples and its provenance",
-                    finished.csv.display()
-                ));
-            }
-            None => complain("interrupted before the first row; nothing was written"),
+        let foresight = Foresight {
+            arguments: self.arguments,
+            run: &self.run,
+            budget: Budget::of(&self.run.machine, self.run.backend),
+            factor: self.factor,
+            max_tokens: self.resolved.max_tokens,
+        };
+        let ignore = self.arguments.roster.ignore_oom_record
+            || std::env::var_os(oom_record::IGNORE).is_some_and(|value| value == "1");
+        let record = OomRecord::open(cache_folder(), ignore);
+        let previous = self.previous();
+        if self.arguments.roster.plan {
+            return self.show_plan(&foresight, &record, &previous);
         }
-        Ok(exit)
+        let interrupted = || self.interrupt.is_raised();
+        let kinds = (self.program.foreign, self.resolved.first_look);
+        let looking = Looking::new(&self.arguments.quiet, self.run.backend, kinds);
+        let floor = noise_floor_pct(self.run.machine.host_id.as_deref(), self.run.backend);
+        let host = HostWatch::begin(&looking, self.run.machine.chip.as_deref(), floor, &interrupted)?;
+        let Some(host) = host else {
+            complain("interrupted before anything was measured; nothing was written");
+            return Ok(Exit::Interrupted);
+        };
+        let items = Conductor::items(&self.resolved);
+        let control = self.control(&foresight, &record, &items)?;
+        let conductor = Conductor {
+            arguments: self.arguments,
+            interrupt: self.interrupt,
+            program: &self.program,
+            reference: self.reference.as_ref(),
+            resolved: &self.resolved,
+            run: &self.run,
+            foresight: &foresight,
+            host: &host,
+            control: control.as_ref().map(|(place, cell, _)| (place.as_place(&self.resolved), cell.clone())),
+        };
+        let every = control.as_ref().map(|(_, _, every)| *every);
+        let controls = Controls::new(every, floor);
+        let mut sets = self.sets(every, &controls)?;
+        sets.main.set_setting("host", host.at_begin())?;
+        let gemm = RefCell::new(None);
+        let kernel = || {
+            let mut gemm = gemm.borrow_mut();
+            gemm.get_or_insert_with(gemm::Kernel::new).control_rate()
+        };
+        let waits = Waits::new(&self.arguments.conditions, &kernel, &interrupted);
+        let progress = SweepProgress::new(&self.work(&items), self.arguments.shape.reps.get());
+        let mut state = State::new(sets, controls, waits, record, progress);
+        let outcome = conductor.conduct(&mut state);
+        state.progress.close();
+        if let Some(watched) = host.at_end()
+            && let Err(error) = state.sets.main.set_setting("watch", watched)
+        {
+            complain(&format!("note: what the watch saw could not be kept: {error:#}"));
+        }
+        self.end(outcome, &mut state, &previous)
     }
 
-    fn conclude(
+    fn end(
         &self,
-        left_off: &LeftOff,
-        results: &mut Results,
-    ) -> anyhow::Result<(Completeness, Option<Finished>, Exit)> {
+        outcome: anyhow::Result<LeftOff>,
+        state: &mut State<'_>,
+        previous: &Previous,
+    ) -> anyhow::Result<Exit> {
+        let concluded = outcome.and_then(|left_off| Self::conclude(&left_off, &mut state.sets));
+        let rows = state.sets.main.rows();
+        let (completeness, finished, exit) = match concluded {
+            Ok(concluded) => concluded,
+            Err(error) => {
+                if !rows.is_empty() {
+                    // What was measured is shown even when it cannot be kept.
+                    let reason = Some(format!("{error:#}"));
+                    let partial = Completeness::Partial { reason, torn: false };
+                    if let Err(also) = self.show(&rows, &partial) {
+                        complain(&format!("error: {also:#}"));
+                    }
+                }
+                return Err(error);
+            }
+        };
+        if finished.is_empty() {
+            complain("interrupted before the first row; nothing was written");
+            return Ok(exit);
+        }
+        self.show(&rows, &completeness)?;
+        for finished in &finished {
+            let rows = if finished.rows == 1 { "1 row" } else { &format!("{} rows", finished.rows) };
+            complain(&format!("wrote {} ({rows}), its samples and its provenance", finished.csv.display()));
+        }
+        if exit == Exit::Interrupted {
+            complain("go on with the same command and --resume");
+            return Ok(exit);
+        }
+        if !rows.iter().any(|row| row.status().is_ok()) {
+            complain(&format!(
+                "nothing was measured: none of the {} rows holds a valid measurement",
+                rows.len()
+            ));
+        }
+        Ok(self.held_against(previous, &rows, exit))
+    }
+
+    /// A sweep that measured less than the last one did not do well, whatever its rows say.
+    fn held_against(&self, previous: &Previous, rows: &[AnyRow], exit: Exit) -> Exit {
+        let whole = !self.resolved.single && self.arguments.roster.rerun.is_none();
+        match previous.more_than(rows).filter(|_| whole) {
+            Some(why) if self.arguments.roster.allow_fewer => {
+                complain(&format!("note: {why}"));
+                exit
+            }
+            Some(why) => {
+                complain(&why);
+                if exit == Exit::Fine { Exit::Failure } else { exit }
+            }
+            None => exit,
+        }
+    }
+
+    fn conclude(left_off: &LeftOff, sets: &mut Sets) -> anyhow::Result<(Completeness, Vec<Finished>, Exit)> {
         match left_off {
-            LeftOff::AtTheEnd => Ok((
-                Completeness::Complete,
-                results.complete()?,
-                exit_of(&results.rows().iter().map(AnyRow::status).collect::<Vec<_>>()),
-            )),
-            LeftOff::Interrupted(at) => {
-                let left: Vec<&str> =
-                    self.resolved.places.iter().skip(*at).map(|place| place.model.as_str()).collect();
+            LeftOff::AtTheEnd => {
+                let statuses: Vec<Status> = sets.main.rows().iter().map(AnyRow::status).collect();
+                Ok((Completeness::Complete, sets.complete()?, exit_of(&statuses)))
+            }
+            LeftOff::Interrupted(left) => {
                 let reason = format!("interrupted; not measured: {}", left.join(", "));
-                let finished = results.finish_partial(&reason)?;
+                let finished = sets.finish_partial(&reason)?;
                 Ok((Completeness::Partial { reason: Some(reason), torn: false }, finished, Exit::Interrupted))
             }
         }
     }
 
-    fn measure_all(&self, results: &mut Results, progress: &mut SweepProgress) -> anyhow::Result<LeftOff> {
-        let dedup = &self.resolved.dedup;
-        let mut survivors = Survivors::default();
-        dedup.tell();
-        for (index, place) in self.resolved.places.iter().enumerate() {
-            if self.interrupt.is_raised() {
-                return Ok(LeftOff::Interrupted(index));
-            }
-            progress.begin(index, &place.model);
-            let alias = dedup.measured_for(index, &survivors);
-            let measured = match alias {
-                Some((survivor, why)) => Some((self.alias(index, place, survivor, &why), Vec::new())),
-                None => self.row(index, place, progress)?,
-            };
-            let Some((row, samples)) = measured else {
-                return Ok(LeftOff::Interrupted(index));
-            };
-            dedup.measured(index, row.status().is_ok(), &mut survivors);
-            progress.ended(&summary(&row));
-            results.append(row, &samples)?;
+    /// New sets, or those to go on with.
+    fn sets(&self, every: Option<u32>, controls: &Controls) -> anyhow::Result<Sets> {
+        let mut main = self.run.provenance();
+        if let Some(settings) = main.settings.as_object_mut() {
+            settings.insert("control_every".to_owned(), json!(every.unwrap_or(0)));
+            settings.insert("control_band_pct".to_owned(), json!(every.map(|_| controls.band_pct())));
         }
-        Ok(LeftOff::AtTheEnd)
-    }
-
-    /// The row of a place that another one was measured for.
-    fn alias(&self, index: usize, place: &Place, survivor: usize, why: &str) -> AnyRow {
-        let task = self.task(place.path.clone());
-        let order_index = u32::try_from(index).unwrap_or(u32::MAX);
-        let identity = self.run.identity(place, &task, order_index, Timestamp::now(), None);
-        let name = self.resolved.places.get(survivor).map_or_else(String::new, |place| place.model.clone());
-        self.excluded(identity, None, Skip::DuplicateOf(name).into(), why, &[])
-    }
-
-    /// The row of one place; `None` when the sweep was interrupted meanwhile.
-    fn row(
-        &self,
-        index: usize,
-        place: &Place,
-        progress: &mut SweepProgress,
-    ) -> anyhow::Result<Option<(AnyRow, Vec<Sample>)>> {
-        let started_at = Timestamp::now();
-        let order_index = u32::try_from(index).unwrap_or(u32::MAX);
-        let task = self.task(place.path.clone());
-        if let Action::Record(exclusion, detail) = &place.action {
-            let identity = self.run.identity(place, &task, order_index, started_at, None);
-            return Ok(Some((self.excluded(identity, None, exclusion.clone(), detail, &[]), Vec::new())));
-        }
-        let session = measure(
-            &task,
-            &mut Surroundings {
-                program: &self.program,
-                interrupted: &|| self.interrupt.is_raised(),
-                progress: &mut |step| progress.step(step),
-            },
-        );
-        let Verdict::Row(judged) = judge(&task, &session) else {
-            return Ok(None);
+        let name = self.file_name();
+        let making = sets::Making {
+            folder: &self.arguments.out,
+            name: &name,
+            main,
+            control: controls.are_made().then(|| self.run.provenance_of("control", Runtime::Own)),
+            reference: self
+                .reference
+                .as_ref()
+                .map(|reference| self.run.provenance_of("reference", Runtime::Reference(&reference.hello))),
         };
-        if self.resolved.single && judged.bad_input {
-            bail!("{}", judged.detail);
-        }
-        let identity = self.run.identity(place, &task, order_index, started_at, Some(&session));
-        let load_nanos = session.loaded.as_ref().map(|loaded| loaded.load_nanos);
-        let row = match judged.exclusion {
-            Some(exclusion) => {
-                self.excluded(identity, load_nanos, exclusion, &judged.detail, &judged.samples)
-            }
-            None => match Row::measured(identity.clone(), load_nanos, &judged.samples) {
-                Err(broken) => {
-                    self.excluded(identity, load_nanos, broken.rule.into(), &broken.detail, &judged.samples)
-                }
-                Ok(row) => self.vouched(row.with_detail(self.detail(&judged.detail)), &judged, &session),
-            },
-        };
-        Ok(Some((row, judged.samples)))
-    }
-
-    /// A valid row only stays one when it was measured by what the provenance says.
-    fn vouched(&self, row: Row<Measured>, judged: &Judged, session: &Session) -> AnyRow {
-        if self.program.foreign {
-            let why = format!("measured by {} and not by this executable", self.program.path.display());
-            return row.invalidated(Rule::Provenance, self.detail(&join(&why, &judged.detail))).into();
-        }
-        let runtime = session.hello.as_ref().map(|hello| &hello.runtime);
-        let changed = runtime.and_then(|runtime| guards::changed_runtime(&self.run.hello.runtime, runtime));
-        match changed {
-            Some(why) => row.invalidated(Rule::Provenance, self.detail(&join(&why, &judged.detail))).into(),
-            None => row.into(),
+        match &self.resumed {
+            Some(path) => Sets::resume(path, making),
+            None => Sets::create(making),
         }
     }
 
-    fn excluded(
+    fn show_plan(
         &self,
-        identity: RowIdentity,
-        load_nanos: Option<u64>,
-        exclusion: Exclusion,
-        detail: &str,
-        samples: &[Sample],
-    ) -> AnyRow {
-        Row::excluded(identity, load_nanos, exclusion, self.detail(detail), samples).into()
-    }
-
-    fn detail(&self, detail: &str) -> String {
-        let detail = self.run.private.text(detail);
-        self.resolved.remarks.iter().fold(detail, |text, remark| join(&text, remark))
-    }
-
-    fn task(&self, path: PathBuf) -> Task {
-        Task {
-            path,
-            prompt_tokens: self.resolved.prompt_tokens,
-            max_tokens: self.resolved.max_tokens,
-            prefill_chunk: self.arguments.shape.prefill_chunk.get(),
-            reps: self.arguments.shape.reps.get(),
-            timeout: self.arguments.timeout,
+        foresight: &Foresight<'_>,
+        record: &OomRecord,
+        previous: &Previous,
+    ) -> anyhow::Result<Exit> {
+        let planned = planned::plan(self.arguments, &self.resolved, foresight, record, previous);
+        let text = match self.arguments.format {
+            Format::Table => planned::table(&planned),
+            Format::Json => serde_json::to_string_pretty(&planned)?,
+        };
+        say(&text).context("the plan cannot be printed to stdout")?;
+        if planned::measures_anything(&planned) {
+            return Ok(Exit::Fine);
         }
+        complain("this sweep would measure nothing");
+        Ok(Exit::InvalidOnly)
     }
 
-    /// The work of a pass over each checkpoint: on a CPU it is computing, on a GPU reading.
-    fn work(&self) -> Vec<u64> {
-        let work = |(at, place): (usize, &Place)| match &place.action {
-            _ if self.resolved.dedup.is_alias(at) => 0,
-            Action::Measure(folder) if self.run.backend == Backend::Cpu => {
+    fn previous(&self) -> Previous {
+        let private = |value: Value| self.run.private.json(value);
+        Previous::read(
+            &self.arguments.out,
+            &Subject {
+                host_id: self.run.machine.host_id.as_deref(),
+                backend: self.run.backend,
+                harness: self.run.harness,
+                target: &private(json!(self.arguments.target)),
+                models: &private(json!(self.arguments.models)),
+            },
+        )
+    }
+
+    /// The control checkpoint, its prompt and how often it is due; `None` where no controls are made.
+    fn control(
+        &self,
+        foresight: &Foresight<'_>,
+        record: &OomRecord,
+        items: &[Item],
+    ) -> anyhow::Result<Option<(ControlPlace, Cell, u32)>> {
+        let measured = |item: &&Item| {
+            let place = self.resolved.places.get(item.at);
+            let alias = self.resolved.dedup.is_alias(item.at);
+            place.is_some_and(|place| match &place.action {
+                Action::Measure(folder) if !alias => foresight.forbids(folder, &item.cell, record).is_none(),
+                _ => false,
+            })
+        };
+        let roster = &self.arguments.roster;
+        let every = match (roster.control_every, &roster.control) {
+            (Some(0), _) => return Ok(None),
+            (Some(every), _) => every,
+            (None, Some(_)) => DEFAULT_EVERY,
+            (None, None) if items.iter().filter(measured).count() >= FEWEST_ROWS => DEFAULT_EVERY,
+            (None, None) => return Ok(None),
+        };
+        if let Some(path) = &roster.control {
+            let place = plan::single(path).context("the control checkpoint cannot be measured")?;
+            let Some(cell) = self.resolved.cells(&place).into_iter().next() else { return Ok(None) };
+            if !matches!(place.action, Action::Measure(_)) {
+                bail!("the control checkpoint {} does not generate text; name another", path.display());
+            }
+            return Ok(Some((ControlPlace::Own(Box::new(place)), cell, every)));
+        }
+        let bytes = |item: &&Item| match self.resolved.places.get(item.at).map(|place| &place.action) {
+            Some(Action::Measure(folder)) => folder.weight_bytes(),
+            _ => u64::MAX,
+        };
+        let smallest =
+            items.iter().filter(measured).min_by_key(|item| (bytes(item), item.at, item.cell.requested));
+        Ok(smallest.map(|item| (ControlPlace::OfRoster(item.at), item.cell.clone(), every)))
+    }
+
+    /// The work of a pass over each row: on a CPU it is computing, on a GPU reading.
+    fn work(&self, items: &[Item]) -> Vec<u64> {
+        let work = |item: &Item| match self.resolved.places.get(item.at).map(|place| &place.action) {
+            _ if self.resolved.dedup.is_alias(item.at) => 0,
+            Some(Action::Measure(folder)) if self.run.backend == Backend::Cpu => {
                 estimated_parameters(folder).max(1)
             }
-            Action::Measure(folder) => folder.weight_bytes().max(1),
-            Action::Record(..) => 0,
+            Some(Action::Measure(folder)) => folder.weight_bytes().max(1),
+            _ => 0,
         };
-        self.resolved.places.iter().enumerate().map(work).collect()
+        items.iter().map(work).collect()
     }
 
     fn file_name(&self) -> FileName {
@@ -281,7 +418,9 @@ impl Sweep<'_> {
             date: self.run.date,
             suffix: self.arguments.suffix.clone(),
             single_model: model.filter(|_| self.resolved.single),
-            harness: HarnessKind::Text,
+            harness: self.run.harness,
+            kind: SetKind::Sweep,
+            given: self.arguments.name.clone(),
         }
     }
 
@@ -291,6 +430,24 @@ impl Sweep<'_> {
             Format::Json => serde_json::to_string_pretty(&render::json::document(rows, completeness))?,
         };
         say(&text).context("the results cannot be printed to stdout; they are in the result files")
+    }
+}
+
+/// Where the control checkpoint is.
+enum ControlPlace {
+    /// One of the sweep.
+    OfRoster(usize),
+    /// One that was named.
+    Own(Box<Place>),
+}
+
+impl ControlPlace {
+    fn as_place<'a>(&'a self, resolved: &'a Resolved) -> &'a Place {
+        match self {
+            Self::Own(place) => place,
+            // OK because the number comes from this very list, which does not change.
+            Self::OfRoster(at) => resolved.places.get(*at).expect("OK because the control is of the roster"),
+        }
     }
 }
 
@@ -305,22 +462,6 @@ fn exit_of(statuses: &[Status]) -> Exit {
     }
 }
 
-/// One line for stderr.
-fn summary(row: &AnyRow) -> String {
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.2}"));
-    match row.as_measured() {
-        Some(measured) => {
-            let figures = measured.figures();
-            format!(
-                "prefill {} tok/s, decode {} tok/s",
-                rate(figures.prefill().tok_s()),
-                rate(figures.decode().tok_s())
-            )
-        }
-        None => format!("{} {}", row.status(), row.detail().unwrap_or_default()),
-    }
-}
-
 fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(std::io::stdout())
         .ok()
@@ -328,14 +469,10 @@ fn terminal_width() -> Option<u16> {
         .filter(|columns| *columns > 0)
 }
 
-fn join(one: &str, other: &str) -> String {
-    [one, other].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mlxcel_reports::status::Fail;
+    use mlxcel_reports::status::{Fail, Rule, Skip};
 
     #[test]
     fn the_exit_follows_the_worst_row() {

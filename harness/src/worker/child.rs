@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::evidence::kernel_oom_kills;
+use super::evidence::{kernel_oom_kills, peak_memory_bytes};
 use super::pipes::{Incoming, StderrTail, read_events};
 use super::protocol::{Event, Request};
 
 /// How often a waiting parent looks whether it was interrupted. Rare, so that it takes no time from what is
 /// measured.
 const POLL: Duration = Duration::from_millis(200);
+/// How often a waiting parent looks at the worker's memory.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long a worker may take to end by itself, once told to.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -78,6 +80,8 @@ pub struct Ending {
     /// By how much the kernel's count of kills for memory rose during its life; `None` where that cannot be
     /// read.
     pub oom_kills: Option<u64>,
+    /// Highest resident memory it was seen to have, in bytes; `None` where that cannot be read.
+    pub peak_memory_bytes: Option<u64>,
 }
 
 impl Ending {
@@ -127,6 +131,8 @@ pub struct Worker {
     events: Receiver<Incoming>,
     stderr: StderrTail,
     oom_kills_before: Option<u64>,
+    peak_memory_bytes: Option<u64>,
+    looked: Instant,
     status: Option<ExitStatus>,
     ended: bool,
 }
@@ -164,6 +170,8 @@ impl Worker {
                 events,
                 stderr,
                 oom_kills_before,
+                peak_memory_bytes: None,
+                looked: Instant::now(),
                 status: None,
                 ended: false,
             }),
@@ -198,13 +206,23 @@ impl Worker {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left.min(POLL)) {
-                Ok(Incoming::Event(event)) => return Next::Event(event),
+                Ok(Incoming::Event(event)) => {
+                    self.look_at_memory();
+                    return Next::Event(event);
+                }
                 Ok(Incoming::Garbage(line)) => return Next::Garbage(line),
                 Err(RecvTimeoutError::Disconnected) => return Next::Closed,
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Next::TimedOut,
+                Err(RecvTimeoutError::Timeout) if self.looked.elapsed() >= LOOK => self.look_at_memory(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+    }
+
+    /// The system keeps the highest value, so that looking now and then misses little; a dead process tells nothing.
+    fn look_at_memory(&mut self) {
+        self.looked = Instant::now();
+        self.peak_memory_bytes = self.peak_memory_bytes.max(peak_memory_bytes(self.child.id()));
     }
 
     /// Waits a while for a worker that is ending by itself, then kills it.
@@ -231,6 +249,7 @@ impl Worker {
     }
 
     fn end(&mut self) -> Ending {
+        self.look_at_memory();
         self.stdin = None;
         // Also after a good end: what it may have started holds its pipes open.
         if let Some(group) = self.pid() {
@@ -241,7 +260,12 @@ impl Worker {
         self.ended = true;
         let oom_kills =
             self.oom_kills_before.zip(kernel_oom_kills()).map(|(before, after)| after.saturating_sub(before));
-        Ending { status: self.status, stderr: self.stderr.finish(), oom_kills }
+        Ending {
+            status: self.status,
+            stderr: self.stderr.finish(),
+            oom_kills,
+            peak_memory_bytes: self.peak_memory_bytes,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Evidence of why a worker ended: the kernel's count of kills for memory, and the words allocators use.
+//! Evidence of why a worker ended: the kernel's count of kills for memory, the memory it had at most, and the words
+//! allocators use.
 //!
 //! A kill for memory is told from any other kill by evidence alone; what row it makes is left to `sweep`.
 
@@ -16,6 +17,35 @@ pub fn kernel_oom_kills() -> Option<u64> {
         [group, system].into_iter().flatten().filter_map(|text| counter(&text, "oom_kill")).collect();
     // Either one rising is evidence, so the sum does.
     (!counts.is_empty()).then(|| counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)))
+}
+
+/// The highest resident memory of a process so far; `None` where the system does not say, and of one that is dead.
+pub fn peak_memory_bytes(pid: u32) -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        high_water_mark(&status)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        // Only what it has now is told here.
+        use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+        let pid = Pid::from_u32(pid);
+        let mut system = System::new();
+        system.refresh_processes_specifics(
+            ProcessesToUpdate::Some(&[pid]),
+            false,
+            ProcessRefreshKind::nothing().with_memory(),
+        );
+        system.process(pid).map(sysinfo::Process::memory).filter(|bytes| *bytes > 0)
+    }
+}
+
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the parser is tested on every system"))]
+fn high_water_mark(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 fn counter(text: &str, name: &str) -> Option<u64> {
@@ -71,6 +101,14 @@ mod tests {
         for message in ["no room in the zoom-oom folder", "memory allocation of weights", "broken pipe", ""] {
             assert!(!says_out_of_memory(message), "{message}");
         }
+    }
+
+    #[test]
+    fn the_high_water_mark_is_read_in_bytes() {
+        assert_eq!(high_water_mark("VmPeak:\t 9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 7 kB\n"), Some(2 << 20));
+        assert_eq!(high_water_mark("Name:\tworker\nState:\tZ (zombie)\n"), None);
+        #[cfg(target_os = "linux")]
+        assert!(peak_memory_bytes(std::process::id()).is_some_and(|bytes| bytes > 1 << 20));
     }
 
     #[test]

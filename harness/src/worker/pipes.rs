@@ -41,6 +41,8 @@ fn pump(mut stdout: impl BufRead, sender: &SyncSender<Incoming>) {
             Ok(0) | Err(_) => return,
             Ok(_) => match serde_json::from_slice::<Event>(&line) {
                 Ok(event) => Incoming::Event(event),
+                // The worker ended within a line: how it ended says more than the piece of a line.
+                Err(_) if line.last() != Some(&b'\n') && (line.len() as u64) < LONGEST_LINE => return,
                 Err(error) => {
                     let text = String::from_utf8_lossy(&line);
                     let start: String = text.trim().chars().take(120).collect();

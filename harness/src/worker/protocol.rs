@@ -47,6 +47,12 @@ pub struct Generate {
     pub prefill_chunk: u64,
     /// Whether end-of-sequence tokens are made impossible rather than heeded.
     pub suppress_eos: bool,
+    /// Token ids to suppress besides the worker's own; for a reference that has to suppress what another did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suppress: Vec<u32>,
+    /// Whether the answer is to hold the prompt's token ids and the suppressed ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tell_tokens: bool,
 }
 
 /// A prompt.
@@ -75,7 +81,7 @@ pub enum Event {
     /// The checkpoint is loaded and all its weights are in memory.
     Loaded(Box<Loaded>),
     /// A generation ended.
-    Generated(Generated),
+    Generated(Box<Generated>),
     /// Something did not work; the worker ends.
     Failed(Failure),
     /// The last word of a worker that was told to finish.
@@ -164,6 +170,12 @@ pub struct Generated {
     /// Time of the decode loop spent submitting them, in nanoseconds. MLX blocks there while its queue is full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submit_nanos: Option<u64>,
+    /// The token ids of the prompt, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Vec<u32>>,
+    /// The token ids that could not be chosen, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suppressed: Option<Vec<u32>>,
 }
 
 /// Something did not work.
@@ -214,6 +226,8 @@ pub enum FailureKind {
     OutOfMemory,
     /// The checkpoint or the request is not one that can be run.
     BadInput,
+    /// What was asked for cannot be done in the way it was asked, so that it could not be compared.
+    NotComparable,
     /// Anything else.
     Other,
 }
@@ -232,6 +246,8 @@ mod tests {
                 max_tokens: 128,
                 prefill_chunk: 2048,
                 suppress_eos: true,
+                suppress: vec![2],
+                tell_tokens: true,
             }),
             Request::Finish,
         ] {

@@ -204,11 +204,15 @@ impl Served {
             }
             Prompt::Tokens(tokens) => tokens.clone(),
         };
+        let mut eos_token_ids = self.tokenizer.eos_token_ids().to_vec();
+        eos_token_ids.extend(&request.suppress);
+        eos_token_ids.sort_unstable();
+        eos_token_ids.dedup();
         let options = GenerateOptions {
             max_tokens: size(request.max_tokens)?,
             prefill_chunk: size(request.prefill_chunk)?,
             eos: if request.suppress_eos { EosPolicy::Suppress } else { EosPolicy::Stop },
-            eos_token_ids: self.tokenizer.eos_token_ids().to_vec(),
+            eos_token_ids,
             ..GenerateOptions::default()
         };
         // Nothing of the last generation is left to do. Its buffers stay for reuse, which is what the warm-up
@@ -227,13 +231,15 @@ impl Served {
                     };
                     failure(stage, kind, &error, Some(&self.path))
                 })?;
-        Ok(Event::Generated(Generated {
+        Ok(Event::Generated(Box::new(Generated {
             sample: sample(request.rep, started_at, &generation),
             prompt_sha256: tokens_sha256(&prompt),
             build_nanos: Some(generation.build_nanos),
             submit_nanos: Some(generation.submit_nanos),
             tokens: generation.tokens,
-        }))
+            prompt: request.tell_tokens.then_some(prompt),
+            suppressed: (request.tell_tokens && request.suppress_eos).then_some(options.eos_token_ids),
+        })))
     }
 }
 

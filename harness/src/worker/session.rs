@@ -14,7 +14,9 @@ use super::protocol::{Event, Failure, Generate, Generated, Hello, Loaded, PROTOC
 pub struct Task {
     /// Folder of the checkpoint.
     pub path: PathBuf,
-    /// Exact length of the synthetic prompt.
+    /// What to generate after.
+    pub prompt: Prompt,
+    /// Exact length of the prompt.
     pub prompt_tokens: u64,
     /// Exact number of tokens to generate.
     pub max_tokens: u64,
@@ -24,6 +26,35 @@ pub struct Task {
     pub reps: u32,
     /// Longest time for any one step.
     pub timeout: Duration,
+    /// Whether end-of-sequence tokens are made impossible.
+    pub suppress_eos: bool,
+    /// Token ids to suppress besides the worker's own.
+    pub suppress: Vec<u32>,
+    /// Whether the warm-up is to hand back the token ids of the prompt and the suppressed ones.
+    pub tell_tokens: bool,
+}
+
+impl Task {
+    /// The usual one: a synthetic prompt, and exactly so many tokens.
+    pub fn synthetic(
+        path: PathBuf,
+        (prompt_tokens, max_tokens): (u64, u64),
+        reps: u32,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            path,
+            prompt: Prompt::Synthetic(prompt_tokens),
+            prompt_tokens,
+            max_tokens,
+            prefill_chunk: 2048,
+            reps,
+            timeout,
+            suppress_eos: true,
+            suppress: Vec::new(),
+            tell_tokens: false,
+        }
+    }
 }
 
 /// How far a session has come, for people who wait.
@@ -55,6 +86,8 @@ pub struct Session {
     pub cut: Option<(Stage, Cut)>,
     /// How the process ended, if it was ever started.
     pub ending: Option<Ending>,
+    /// When the first repetition was asked for, and when the last one was answered.
+    pub measured: Option<(Instant, Instant)>,
 }
 
 /// Why a session ended early.
@@ -95,16 +128,21 @@ pub fn measure(task: &Task, around: &mut Surroundings<'_>) -> Session {
         talk.load(&task.path)?;
         let request = |rep| Generate {
             rep,
-            prompt: Prompt::Synthetic(task.prompt_tokens),
+            prompt: task.prompt.clone(),
             max_tokens: task.max_tokens,
             prefill_chunk: task.prefill_chunk,
-            suppress_eos: true,
+            suppress_eos: task.suppress_eos,
+            suppress: task.suppress.clone(),
+            // Only of the warm-up, so that a measured generation has nothing else to do.
+            tell_tokens: task.tell_tokens && rep == 0,
         };
         let warmup = talk.generate(Stage::Warmup, request(0))?;
         talk.session.warmup = Some(warmup);
+        let begun = Instant::now();
         for rep in 1..=task.reps {
             let generated = talk.generate(Stage::Bench, request(rep))?;
             talk.session.generated.push(generated);
+            talk.session.measured = Some((begun, Instant::now()));
         }
         Ok(())
     })
@@ -181,7 +219,7 @@ impl Talk<'_, '_> {
         (self.around.progress)(Progress::Step(stage, rep));
         self.worker.send(&Request::Generate(request));
         match self.hear(stage, self.deadline())? {
-            Event::Generated(generated) if generated.sample.rep == rep => Ok(generated),
+            Event::Generated(generated) if generated.sample.rep == rep => Ok(*generated),
             event => Err(unexpected(stage, &event)),
         }
     }

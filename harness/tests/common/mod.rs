@@ -54,6 +54,19 @@ impl Bench {
         Ok(folder)
     }
 
+    /// A checkpoint with this configuration and weights of so many bytes.
+    pub(crate) fn checkpoint_of(&self, name: &str, config: &Value, bytes: usize) -> io::Result<PathBuf> {
+        let folder = self.path("models").join(name);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("config.json"), config.to_string())?;
+        let header = format!(r#"{{"a":{{"dtype":"U8","shape":[{bytes}],"data_offsets":[0,{bytes}]}}}}"#);
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend_from_slice(header.as_bytes());
+        file.resize(file.len() + bytes, 0);
+        fs::write(folder.join("model.safetensors"), file)?;
+        Ok(folder)
+    }
+
     /// The program, in this folder, with a scripted worker that does as `script` says.
     pub(crate) fn sweep(&self, script: &str, arguments: &[&str]) -> io::Result<Command> {
         // Each sweep has a script of its own: another may be reading it.
@@ -68,6 +81,8 @@ impl Bench {
             .args([
                 "--format",
                 "json",
+                "--order",
+                "name",
                 "--prompt-tokens",
                 &PROMPT.to_string(),
                 "--max-tokens",
@@ -88,9 +103,40 @@ impl Bench {
         command
             .current_dir(self.root.path())
             .env_remove("BENCH_ALLOW_STALE_BINARY")
+            // The tests keep the host busy themselves.
+            .env("WAIT_FOR_QUIET", "0")
+            .env("BENCH_WATCH", "0")
+            .env("MLXCEL_CACHE_DIR", self.path("cache"))
             .env("MODELS_DIR", self.path("models"))
             .env("BENCHMARKS_DIR", self.out());
         command
+    }
+
+    /// The one file of the results whose name ends like this.
+    pub(crate) fn file(&self, ending: &str) -> Result<PathBuf, Box<dyn Error>> {
+        let files = self.files()?;
+        let mut found = files.iter().filter(|name| name.ends_with(ending));
+        match (found.next(), found.next()) {
+            (Some(name), None) => Ok(self.out().join(name)),
+            _ => Err(format!("not one file ends with {ending}: {files:?}").into()),
+        }
+    }
+
+    /// The one complete CSV file whose name begins like this, if there is one.
+    pub(crate) fn csv_of(&self, begins: &str) -> io::Result<Option<PathBuf>> {
+        let mut files = self.files()?.into_iter().map(|name| self.out().join(name));
+        let named = |path: &PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            name.starts_with(begins)
+                && path.extension().is_some_and(|ending| ending == "csv")
+                && !name.contains(".partial.")
+        };
+        Ok(files.rfind(named))
+    }
+
+    /// A JSON file of the results.
+    pub(crate) fn json(&self, ending: &str) -> Result<Value, Box<dyn Error>> {
+        Ok(serde_json::from_slice(&fs::read(self.file(ending)?)?)?)
     }
 
     /// The files a sweep left.
@@ -163,7 +209,18 @@ pub(crate) fn loaded() -> String {
 /// A generation of these tokens, 1 ms each, after a prefill of 2 ms.
 pub(crate) fn generated(rep: u32, tokens: &[u32]) -> String {
     let nanos: Vec<u64> = (0..tokens.len() as u64).map(|token| 2_000_000 + token * 1_000_000).collect();
-    answer(&json!({
+    answer(&sample(rep, tokens, &nanos))
+}
+
+/// A generation whose decode steps take so many nanoseconds, after a prefill of 2 ms.
+pub(crate) fn paced(rep: u32, step_nanos: u64) -> String {
+    let tokens = [5, 6, 7, 8];
+    let nanos: Vec<u64> = (0..tokens.len() as u64).map(|token| 2_000_000 + token * step_nanos).collect();
+    answer(&sample(rep, &tokens, &nanos))
+}
+
+fn sample(rep: u32, tokens: &[u32], nanos: &[u64]) -> Value {
+    json!({
         "event": "generated",
         "sample": {
             "rep": rep, "prompt_tokens": PROMPT, "token_nanos": nanos, "host_nanos": 1000, "peak_memory_bytes": 16,
@@ -171,7 +228,22 @@ pub(crate) fn generated(rep: u32, tokens: &[u32]) -> String {
         },
         "tokens": tokens,
         "prompt_sha256": "00"
-    }))
+    })
+}
+
+/// A warm-up that tells the prompt and what was suppressed.
+pub(crate) fn telling_warmup(prompt_sha256: &str, suppressed: &Value) -> String {
+    let mut event = sample(0, &[5, 6, 7, 8], &[2_000_000, 3_000_000, 4_000_000, 5_000_000]);
+    event["prompt_sha256"] = prompt_sha256.into();
+    event["prompt"] = json!([1, 2, 3, 4, 5, 6, 7, 8]);
+    event["suppressed"] = suppressed.clone();
+    answer(&event)
+}
+
+/// What a worker does on a checkpoint after hello, with so many repetitions.
+pub(crate) fn good_rest(reps: u32) -> String {
+    let tokens = [5, 6, 7, 8];
+    format!("{}{}{HEAR}", loaded(), (0..=reps).map(|rep| generated(rep, &tokens)).collect::<String>())
 }
 
 pub(crate) fn failed(stage: &str, kind: &str, message: &str) -> String {

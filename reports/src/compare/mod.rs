@@ -172,7 +172,7 @@ fn figures_of(pairs: &[&Pair<'_>], options: &Options) -> Vec<PairFigures> {
             before,
             after,
             higher_is_better: options.metric.higher_is_better(),
-            floor: options.moved_threshold,
+            floor: options.floor(),
         })
         .collect();
     let answers = judge(&questions, Certainty::default());
@@ -218,7 +218,7 @@ fn figures(pair: &Pair<'_>, options: &Options) -> Option<PairFigures> {
         spread_pct,
         before_line: pair.before.first()?.line,
         after_line: pair.after.first()?.line,
-        moved: change > options.moved_threshold && change > noise,
+        moved: change > options.floor() && change > noise,
         test: None,
     })
 }
@@ -248,6 +248,7 @@ fn report(
             max_date_gap_days: options.max_date_gap_days,
             min_generated: options.min_generated,
             moved_threshold: options.moved_threshold,
+            noise_floor: options.noise_floor,
             repeat: options.repeat.map(Repeat::as_str),
             min_share: options.min_share,
         },

@@ -189,12 +189,21 @@ pub struct Options {
     pub min_generated: u64,
     /// Relative change from which a pair counts as moved.
     pub moved_threshold: f64,
+    /// How far two measurements of the same thing lie apart on this host, where that is known; a smaller change is none.
+    pub noise_floor: Option<f64>,
     /// How several rows of one key are taken; none for refusing them.
     pub repeat: Option<Repeat>,
     /// Smallest share of the smaller side that must be compared.
     pub min_share: Option<f64>,
     /// The command line, for the report.
     pub command: Vec<String>,
+}
+
+impl Options {
+    /// The relative change from which a pair can have moved: the threshold, or the noise floor where that is larger.
+    pub fn floor(&self) -> f64 {
+        self.moved_threshold.max(self.noise_floor.unwrap_or(0.0))
+    }
 }
 
 /// Largest relative difference of prompt tokens where the sides count with different programs.
@@ -210,6 +219,7 @@ impl Default for Options {
             max_date_gap_days: 1,
             min_generated: 64,
             moved_threshold: 0.10,
+            noise_floor: None,
             repeat: None,
             min_share: None,
             command: Vec::new(),

@@ -160,6 +160,9 @@ pub struct Limits {
     pub min_generated: u64,
     /// Relative change from which a pair counts as moved.
     pub moved_threshold: f64,
+    /// How far two measurements of the same thing lie apart on this host; a smaller change is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise_floor: Option<f64>,
     /// How several rows of one key were taken.
     pub repeat: Option<&'static str>,
     /// Smallest share of the smaller side that had to be compared.

@@ -15,7 +15,7 @@ use crate::record::Metric;
 pub struct Spread {
     /// The host, as its rows name it (`hardware`).
     pub host: String,
-    /// The row's name.
+    /// The row's name; `*` for every row of the host that has no entry of its own.
     pub model: String,
     /// The metric.
     pub metric: Metric,
@@ -51,12 +51,58 @@ impl Spreads {
         }
     }
 
-    /// The spread of a row, the largest where there are several entries.
+    /// The form that [`Spreads::read`] reads.
+    ///
+    /// # Errors
+    /// When a value has no form in TOML.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+
+    /// The spread of a row, the largest where there are several entries: those of its name, or without any, those of `*`.
     pub fn of(&self, host: &str, model: &str, metric: Metric) -> Option<f64> {
-        self.spread
-            .iter()
-            .filter(|entry| entry.host == host && entry.model == model && entry.metric == metric)
-            .map(|entry| entry.spread)
-            .max_by(f64::total_cmp)
+        let named = |name: &str| {
+            self.spread
+                .iter()
+                .filter(|entry| entry.host == host && entry.model == name && entry.metric == metric)
+                .map(|entry| entry.spread)
+                .max_by(f64::total_cmp)
+        };
+        named(model).or_else(|| named("*"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(host: &str, model: &str, spread: f64) -> Spread {
+        Spread { host: host.to_owned(), model: model.to_owned(), metric: Metric::Decode, spread }
+    }
+
+    #[test]
+    fn a_row_without_an_entry_of_its_own_has_that_of_all_rows_of_its_host() {
+        let spreads = Spreads {
+            spread: vec![
+                entry("h", "*", 0.05),
+                entry("h", "a", 0.01),
+                entry("h", "a", 0.02),
+                entry("i", "*", 0.5),
+            ],
+        };
+        let of = |host, model, metric| spreads.of(host, model, metric);
+        assert_eq!(of("h", "a", Metric::Decode), Some(0.02));
+        assert_eq!(of("h", "b", Metric::Decode), Some(0.05));
+        assert_eq!(of("h", "a", Metric::Prefill), None);
+        assert_eq!(of("j", "a", Metric::Decode), None);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() -> Result<(), Box<dyn std::error::Error>> {
+        let text = Spreads { spread: vec![entry("h", "*", 0.0123), entry("h", "a b", 0.0)] }.to_toml()?;
+        let read: Spreads = toml::from_str(&text)?;
+        assert_eq!(read.of("h", "x", Metric::Decode), Some(0.0123));
+        assert_eq!(read.of("h", "a b", Metric::Decode), Some(0.0));
+        Ok(())
     }
 }

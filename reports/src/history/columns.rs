@@ -181,7 +181,7 @@ fn is_reference(hints: NameHints, facts: &Facts, cells: &FactCells<'_>) -> bool 
         || cells.version.is_some_and(|(name, text)| name == "baseline_version" || package(text).is_some())
 }
 
-fn package(text: &str) -> Option<(&'static str, &str)> {
+pub(super) fn package(text: &str) -> Option<(&'static str, &str)> {
     ["mlx-lm", "mlx-vlm"].into_iter().find_map(|name| {
         text.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')).map(|version| (name, version))
     })

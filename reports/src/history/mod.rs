@@ -153,7 +153,7 @@ pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<SourceFile, HistoryError> 
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let mut file = if is_own(bytes.get(..end).unwrap_or_default()) {
         let read = wire::parse(Path::new(name), bytes, false)?;
-        source_file(name.into(), own::records(&read.rows, &read.lines, &[]))
+        source_file(name.into(), read.version, own::records(&read.rows, &read.lines, &[]))
     } else {
         historical(name, bytes)?
     };
@@ -178,7 +178,8 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         }
         Err(error) => return Err(error.into()),
     };
-    let mut file = source_file(path.to_owned(), own::records(&opened.rows, &opened.lines, &samples));
+    let mut file =
+        source_file(path.to_owned(), opened.version, own::records(&opened.rows, &opened.lines, &samples));
     if missing {
         let message = "there is no samples file beside it, so the repetitions are not known".to_owned();
         file.problems.push(Problem { rule: "missing_samples", line: None, message });
@@ -214,9 +215,9 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
     Ok(file)
 }
 
-fn source_file(path: PathBuf, records: Vec<Record>) -> SourceFile {
+fn source_file(path: PathBuf, version: u32, records: Vec<Record>) -> SourceFile {
     let problems = problems::of_records(&records);
-    let layout = format!("v{}", wire::SCHEMA_VERSION);
+    let layout = format!("v{version}");
     SourceFile {
         path,
         sha256: String::new(),

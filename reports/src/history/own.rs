@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::measure::{Decode, Prefill, Sample};
 use crate::record::{Extra, Fact, Facts, Field, Harness, Outcome, Record, normal_path};
-use crate::row::{AnyRow, Figures, HarnessKind, RowIdentity};
+use crate::row::{AnyRow, BuildType, Figures, HarnessKind, RowIdentity};
 use crate::stamp::Stamp;
 use crate::store::StoredSample;
 
@@ -70,15 +70,26 @@ fn facts(identity: &RowIdentity) -> Facts {
     facts.date = Some(run.date);
     let of = |stamp: &Stamp<String>| stamp.as_known().map_or(Fact::Unknown, |text| Fact::of(text));
     let target = workload.prompt_target_len.map_or_else(|| "none".to_owned(), |target| target.to_string());
+    let (runtime, version) = match build.baseline_version.as_known() {
+        Some(baseline) => match super::columns::package(baseline) {
+            Some((package, version)) => (Fact::of(package), Fact::of(version)),
+            None => (Fact::Unknown, Fact::of(baseline)),
+        },
+        None => (Fact::of("mlxcel"), of(&build.mlxcel_version)),
+    };
+    // What only a compiled program has, a reference that Python runs has no place for.
+    let compiled = |stamp: &Stamp<String>| {
+        if build.build_type == BuildType::Python && !stamp.is_known() { Fact::NotRecorded } else { of(stamp) }
+    };
     for (field, fact) in [
-        (Field::Runtime, Fact::of("mlxcel")),
-        (Field::RuntimeVersion, of(&build.mlxcel_version)),
-        (Field::Commit, of(&build.mlxcel_commit)),
+        (Field::Runtime, runtime),
+        (Field::RuntimeVersion, version),
+        (Field::Commit, compiled(&build.mlxcel_commit)),
         (Field::MlxVersion, of(&build.mlx_version)),
         (Field::MlxCommit, of(&build.mlx_commit)),
         (Field::BuildType, Fact::of(build.build_type.as_str())),
-        (Field::Features, of(&build.features)),
-        (Field::TargetCpu, of(&build.target_cpu)),
+        (Field::Features, compiled(&build.features)),
+        (Field::TargetCpu, compiled(&build.target_cpu)),
         (Field::Kernels, of(&build.kernels)),
         (Field::Backend, Fact::of(build.backend.as_str())),
         (Field::Hardware, of(&host.hardware)),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 pub use mlxcel_catalog::identity::CheckpointId;
 
+use super::conditions::Conditions;
 use crate::stamp::{Stamp, StampValue};
 use crate::text::words;
 
@@ -39,6 +40,8 @@ words! {
         Release = "release",
         /// Not optimized.
         Debug = "debug",
+        /// Not compiled: a reference that Python runs.
+        Python = "python",
     }
 }
 
@@ -65,6 +68,8 @@ pub struct RowIdentity {
     pub build: Build,
     /// The machine it ran on.
     pub host: Host,
+    /// The conditions it ran under.
+    pub conditions: Conditions,
 }
 
 /// The run that wrote a row, and the row's place in it.
@@ -115,6 +120,8 @@ pub struct Checkpoint {
     pub checkpoint_id: Stamp<CheckpointId>,
     /// SHA-256 of `tokenizer.json`.
     pub tokenizer_sha256: Stamp<String>,
+    /// Longest context, in tokens.
+    pub context_length: Stamp<u64>,
 }
 
 /// What was asked of the checkpoint.
@@ -124,8 +131,10 @@ pub struct Workload {
     pub max_tokens: u64,
     /// What was really measured: the text, or `synthetic:v1` and the like.
     pub prompt: String,
-    /// Requested prompt length in tokens, for a synthetic prompt.
+    /// Length of a synthetic prompt that was to be run, in tokens: the requested one, or what the context allows of it.
     pub prompt_target_len: Option<u64>,
+    /// Requested length of a synthetic prompt, in tokens; larger than the target where the context capped it.
+    pub prompt_requested_len: Option<u64>,
     /// SHA-256 of the prompt's token ids.
     pub prompt_sha256: Stamp<String>,
     /// Tokens generated in the discarded warm-up; unknown when none took place.
@@ -167,6 +176,8 @@ pub struct Build {
     pub libmlx_sha256: Stamp<String>,
     /// Which kernels ran, for example `mlx`.
     pub kernels: Stamp<String>,
+    /// Package and version of a reference runtime, for example `mlx-lm-0.31.3`; unknown in rows of our own.
+    pub baseline_version: Stamp<String>,
 }
 
 impl Build {

@@ -4,9 +4,11 @@
 //! and so cannot be handed the second. The figures of a row are derived from its samples by [`Figures::of`] and by
 //! nothing else. How rows lie on disk is [`crate::wire`]'s business.
 
+mod conditions;
 mod figures;
 mod identity;
 
+pub use conditions::{Conditions, HostState, Memory, QuietGate, Traffic};
 pub use figures::{Figures, FiguresError};
 pub use identity::{
     Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run,
@@ -76,6 +78,13 @@ impl<Outcome> Row<Outcome> {
     /// The `status_detail` column: the reason in words, or a remark on a valid row.
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
+    }
+
+    /// The row with other conditions, which are often known only when the figures are.
+    #[must_use]
+    pub fn with_conditions(mut self, conditions: Conditions) -> Self {
+        self.identity.conditions = conditions;
+        self
     }
 
     /// The row with another `status_detail`; an empty text clears it.
@@ -235,6 +244,20 @@ impl AnyRow {
             Self::Measured(row) => Some(&row.outcome.figures),
             Self::Excluded(row) => row.outcome.figures.as_ref(),
         }
+    }
+
+    /// Bytes a second that the decode rate needs from memory, valid or not; none where bytes or rate are unknown.
+    pub fn implied_bandwidth_bytes_s(&self) -> Option<f64> {
+        conditions::implied_bandwidth(&self.identity().conditions.traffic, self.decode_tok_s())
+    }
+
+    /// The same as a share of what the host can stream, in percent.
+    pub fn bandwidth_pct(&self) -> Option<f64> {
+        conditions::bandwidth_pct(&self.identity().conditions.traffic, self.decode_tok_s())
+    }
+
+    fn decode_tok_s(&self) -> Option<f64> {
+        self.figures().and_then(|figures| figures.decode().tok_s())
     }
 
     /// The valid measurement, if it is one.

@@ -345,7 +345,7 @@ pub const CASES: &[BadPair] = &[
         Drop,
         "more bandwidth than there is",
         commit_axis,
-        files(&Sheet::flawless(), &after().excluded("INVALID:implausible_bandwidth"))
+        files(&Sheet::flawless(), &after().excluded("INVALID:implausible"))
     ),
     case!(
         "P21",

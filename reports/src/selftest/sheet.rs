@@ -28,7 +28,7 @@ const FLAWLESS: [(&str, &str); 47] = [
     ("prompt_target_len", "512"),
     ("mlxcel_commit", "11111111"),
     ("mlx_commit", "aaaaaaaa"),
-    ("schema_version", "1"),
+    ("schema_version", "2"),
     ("run_id", "run"),
     ("harness", "text"),
     ("backend", "metal"),

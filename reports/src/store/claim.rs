@@ -68,6 +68,17 @@ impl Claim {
         })
     }
 
+    /// The claim on a name whose unfinished CSV file is held by a lock already.
+    pub(super) const fn held(folder: PathBuf, stem: String) -> Self {
+        Self { folder, stem }
+    }
+
+    /// Moves one file from its name at `stage` back to its unfinished name, which must be free.
+    pub(super) fn demote(&self, kind: &str, stage: Stage) -> Result<(), StoreError> {
+        let (from, to) = (self.path(kind, stage), self.path(kind, Stage::Unfinished));
+        rename_without_replacing(&from, &to).map_err(|source| StoreError::writing(&to, 0, source))
+    }
+
     fn others_exist(&self) -> bool {
         let stages = [Stage::Unfinished, Stage::Partial, Stage::Complete];
         let own = self.path(CSV, Stage::Unfinished);
@@ -114,7 +125,9 @@ impl Claim {
     /// Removes the unfinished files; one that is not there is no error.
     pub(super) fn remove(&self) {
         for kind in [PROVENANCE, SAMPLES, CSV] {
-            let _ = std::fs::remove_file(self.path(kind, Stage::Unfinished));
+            let path = self.path(kind, Stage::Unfinished);
+            let _ = std::fs::remove_file(path.with_added_extension("tmp"));
+            let _ = std::fs::remove_file(path);
         }
     }
 }

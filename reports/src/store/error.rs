@@ -65,6 +65,43 @@ pub enum StoreError {
         /// The cause.
         source: io::Error,
     },
+    /// Another process writes this set.
+    #[error(
+        "`{}` is being written by another sweep; wait for its end, or name another folder or suffix",
+        path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A set that came to its end.
+    #[error("`{}` is complete: there is nothing to resume", path.display())]
+    AlreadyComplete {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A set that cannot be read cannot be resumed.
+    #[error("`{}` cannot be resumed: {source}", path.display())]
+    Unresumable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: Box<super::OpenError>,
+    },
+    /// No provenance says what run the rows are of.
+    #[error("`{}` cannot be resumed: no provenance lies beside it, so nobody knows which run it is of", path.display())]
+    NoProvenance {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A row that is to be replaced is not there.
+    #[error("`{}` has no row with the place {order_index} in the order of measurement", path.display())]
+    NoSuchRow {
+        /// The file.
+        path: PathBuf,
+        /// The place.
+        order_index: u32,
+    },
     /// Somebody made a file of the final name during the run.
     #[error(
         "`{}` appeared during the run and is not replaced; the results are in `{}`, rename that by hand",

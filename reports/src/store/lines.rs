@@ -19,6 +19,16 @@ impl LineFile {
         Self { file, path, bytes: 0 }
     }
 
+    /// `file` holds `bytes` bytes of whole lines and is open for appending.
+    pub(super) const fn resumed(file: File, path: PathBuf, bytes: u64) -> Self {
+        Self { file, path, bytes }
+    }
+
+    /// The file itself, for whoever must keep it open.
+    pub(super) fn into_file(self) -> File {
+        self.file
+    }
+
     /// Bytes written so far.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes

@@ -8,6 +8,18 @@ use crate::row::{Backend, HarnessKind};
 const HARDWARE_MAX: usize = 40;
 const SUFFIX_MAX: usize = 60;
 const MODEL_MAX: usize = 80;
+const GIVEN_MAX: usize = 200;
+
+/// What a result set of a run holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetKind {
+    /// The checkpoints of the sweep; the name begins with the backend.
+    Sweep,
+    /// The control rows of the sweep; the name begins with `control_` and the backend.
+    Control,
+    /// The same checkpoints in the reference runtime; the name begins with `pylm`.
+    Reference,
+}
 
 /// The parts of `{backend}_{hw}[_vlm]_{YYYY-MM-DD}[_{suffix}][_single_{model}]`.
 #[derive(Debug, Clone)]
@@ -24,12 +36,29 @@ pub struct FileName {
     pub single_model: Option<String>,
     /// Kind of measurement.
     pub harness: HarnessKind,
+    /// What the set holds.
+    pub kind: SetKind,
+    /// A name that takes the place of all parts but the kind.
+    pub given: Option<String>,
 }
 
 impl FileName {
     /// The name without an ending: letters, digits, `.`, `-` and `_` only.
     pub fn stem(&self) -> String {
-        let mut stem = format!("{}_{}", self.backend, slug(&self.hw.to_lowercase(), HARDWARE_MAX));
+        if let Some(given) = &self.given {
+            let given = slug(given, GIVEN_MAX);
+            return match self.kind {
+                SetKind::Sweep => given,
+                SetKind::Control => format!("control_{given}"),
+                SetKind::Reference => format!("pylm_{given}"),
+            };
+        }
+        let prefix = match self.kind {
+            SetKind::Sweep => self.backend.to_string(),
+            SetKind::Control => format!("control_{}", self.backend),
+            SetKind::Reference => "pylm".to_owned(),
+        };
+        let mut stem = format!("{prefix}_{}", slug(&self.hw.to_lowercase(), HARDWARE_MAX));
         if self.harness == HarnessKind::Vlm {
             stem.push_str("_vlm");
         }
@@ -70,7 +99,20 @@ mod tests {
             suffix: None,
             single_model: None,
             harness: HarnessKind::Text,
+            kind: SetKind::Sweep,
+            given: None,
         }
+    }
+
+    #[test]
+    fn control_rows_and_the_reference_have_names_of_their_own() {
+        let of = |kind, given: Option<&str>| {
+            FileName { kind, given: given.map(str::to_owned), suffix: Some("x".to_owned()), ..name() }.stem()
+        };
+        assert_eq!(of(SetKind::Control, None), "control_metal_m1ultra_2026-11-29_x");
+        assert_eq!(of(SetKind::Reference, None), "pylm_m1ultra_2026-11-29_x");
+        assert_eq!(of(SetKind::Sweep, Some("my run")), "my_run");
+        assert_eq!(of(SetKind::Reference, Some("my run")), "pylm_my_run");
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct ResultFile {
     pub rows: Vec<AnyRow>,
     /// The line of each.
     pub lines: Vec<u64>,
+    /// Version of the layout of the rows.
+    pub version: u32,
     /// Whether they are all.
     pub completeness: Completeness,
     /// The provenance beside it.
@@ -104,7 +106,7 @@ pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
     } else {
         wire::read_finished_rows(path)?
     };
-    let wire::ReadRows { rows, lines, torn } = read;
+    let wire::ReadRows { rows, lines, version, torn } = read;
     let provenance = place.existing(PROVENANCE).map(|path| read_provenance(&path)).transpose()?;
     if let Some(provenance) = &provenance
         && let Some(row) = rows.iter().find(|row| row.identity().run.run_id != provenance.run_id)
@@ -129,7 +131,7 @@ pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
         None => None,
         Some(recorded) => Some(digest(path)? != recorded),
     };
-    Ok(ResultFile { path: path.to_owned(), rows, lines, completeness, provenance, altered })
+    Ok(ResultFile { path: path.to_owned(), rows, lines, version, completeness, provenance, altered })
 }
 
 /// Reads the samples beside the CSV file `path`. The last line of an unfinished file may be torn and is then left out.
@@ -203,14 +205,14 @@ fn digest(path: &Path) -> Result<String, OpenError> {
 }
 
 /// What the name of a CSV file says.
-struct Place {
-    folder: PathBuf,
-    stem: String,
-    stage: Stage,
+pub(super) struct Place {
+    pub(super) folder: PathBuf,
+    pub(super) stem: String,
+    pub(super) stage: Stage,
 }
 
 impl Place {
-    fn of(path: &Path) -> Result<Self, OpenError> {
+    pub(super) fn of(path: &Path) -> Result<Self, OpenError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let endings = [
             (".csv.partial", Stage::Unfinished),

@@ -43,12 +43,23 @@ struct WireSample {
 
 /// The line, with its end.
 pub(super) fn line(identity: &RowIdentity, sample: &Sample) -> serde_json::Result<String> {
-    let raw = sample.as_raw();
-    let mut line = serde_json::to_string(&WireSample {
-        schema_version: VERSION,
+    stored_line(&StoredSample {
         run_id: identity.run.run_id.clone(),
         model: identity.checkpoint.model.clone(),
         order_index: identity.run.order_index,
+        sample: sample.clone(),
+    })
+}
+
+/// The line of a sample that was read, with its end.
+pub(super) fn stored_line(stored: &StoredSample) -> serde_json::Result<String> {
+    let sample = &stored.sample;
+    let raw = sample.as_raw();
+    let mut line = serde_json::to_string(&WireSample {
+        schema_version: VERSION,
+        run_id: stored.run_id.clone(),
+        model: stored.model.clone(),
+        order_index: stored.order_index,
         rep: raw.rep,
         started_at: raw.started_at,
         prompt_tokens: raw.prompt_tokens,

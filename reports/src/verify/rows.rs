@@ -59,16 +59,25 @@ fn one_by_one(path: &Path, bytes: &[u8], unfinished: bool) -> Result<Lines, Wire
         .into_records()
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| WireError::NotCsv { path: path.to_owned(), reason: error.to_string() })?;
+    let version = csv::ReaderBuilder::new()
+        .flexible(true)
+        .from_reader(bytes)
+        .headers()
+        .ok()
+        .and_then(wire::version_of)
+        .unwrap_or(wire::SCHEMA_VERSION);
+    let header = wire::header_line_of(version).unwrap_or_else(wire::header_line);
+    let columns = header.split(',').count();
     let mut lines = Lines { total: 0, readable: Vec::new(), discrepancies: Vec::new(), torn: false };
     let whole = bytes.last().is_none_or(|last| *last == b'\n');
-    if unfinished && records.last().is_some_and(|last| !whole || last.len() < COLUMNS.len()) {
+    if unfinished && records.last().is_some_and(|last| !whole || last.len() < columns) {
         records.pop();
         lines.torn = true;
     }
     lines.total = records.len();
     for record in &records {
         let line = wire::line_of(bytes, record);
-        match alone(path, record) {
+        match alone(path, &header, record) {
             Ok(row) => lines.readable.push(Line { line, row }),
             Err(error) => lines.discrepancies.extend(complaints(path, line, record, &error)),
         }
@@ -76,9 +85,9 @@ fn one_by_one(path: &Path, bytes: &[u8], unfinished: bool) -> Result<Lines, Wire
     Ok(lines)
 }
 
-fn alone(path: &Path, record: &csv::StringRecord) -> Result<AnyRow, WireError> {
+fn alone(path: &Path, header: &str, record: &csv::StringRecord) -> Result<AnyRow, WireError> {
     let not_csv = |reason: String| WireError::NotCsv { path: path.to_owned(), reason };
-    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(wire::header_line().into_bytes());
+    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(header.as_bytes().to_vec());
     writer.write_record(record).map_err(|error| not_csv(error.to_string()))?;
     let bytes = writer.into_inner().map_err(|error| not_csv(error.to_string()))?;
     let mut rows = wire::parse(path, &bytes, false)?.rows;

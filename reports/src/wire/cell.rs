@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::Value;
 
-use crate::row::{Backend, BuildType, EosPolicy, HarnessKind};
+use crate::row::{Backend, BuildType, EosPolicy, HarnessKind, QuietGate};
 use crate::status::Status;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -125,7 +125,7 @@ macro_rules! text_cells {
     };
 }
 
-text_cells!(Status, HarnessKind, Backend, BuildType, EosPolicy);
+text_cells!(Status, HarnessKind, Backend, BuildType, EosPolicy, QuietGate);
 
 impl Cell for Date {
     fn write(&self) -> String {

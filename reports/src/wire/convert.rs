@@ -1,14 +1,15 @@
-//! Between the layout of version 1 and the row of the domain.
+//! Between the layout and the row of the domain.
 //!
 //! Derived columns (milliseconds, rates) are written from the exact ones and checked against them on reading. A row that
 //! is not valid leaves its millisecond and rate columns empty, as it did in the historical files, so that nobody who reads
 //! only those columns takes its numbers for a measurement.
 
 use super::cell::{Millis, Rate};
-use super::v1::{VERSION, WireRow};
+use super::layout::{VERSION, WireRow};
 use crate::measure::{Decode, Prefill};
 use crate::row::{
-    AnyRow, Build, Checkpoint, CheckpointId, Figures, Host, Measured, Row, RowIdentity, Run, Workload,
+    AnyRow, Build, Checkpoint, CheckpointId, Conditions, Figures, Host, HostState, Measured, Memory, Row,
+    RowIdentity, Run, Traffic, Workload,
 };
 use crate::stamp::Stamp;
 use crate::status::{Rule, Status};
@@ -18,7 +19,8 @@ type Complaint = (&'static str, String);
 
 impl From<&AnyRow> for WireRow {
     fn from(row: &AnyRow) -> Self {
-        let RowIdentity { run, checkpoint, workload, build, host } = row.identity().clone();
+        let RowIdentity { run, checkpoint, workload, build, host, conditions } = row.identity().clone();
+        let Conditions { memory, traffic, host_state, cooldown_nanos } = conditions;
         let figures = row.figures();
         let prefill = figures.map(Figures::prefill);
         let decode = figures.map(Figures::decode);
@@ -91,44 +93,85 @@ impl From<&AnyRow> for WireRow {
             kernel_version: host.kernel_version.into_known(),
             host_id: host.host_id.into_known(),
             stale_binary_allowed: run.stale_binary_allowed,
+            baseline_version: build.baseline_version.into_known(),
+            prompt_requested_len: workload.prompt_requested_len,
+            context_length: checkpoint.context_length.into_known(),
+            memory_estimate_bytes: memory.estimate_bytes,
+            memory_budget_bytes: memory.budget_bytes,
+            load_peak_memory_bytes: memory.load_peak_bytes,
+            warmup_peak_memory_bytes: memory.warmup_peak_bytes,
+            worker_peak_memory_bytes: memory.worker_peak_bytes,
+            decode_bytes_per_token: traffic.bytes_per_token,
+            implied_bandwidth_bytes_s: row.implied_bandwidth_bytes_s(),
+            stream_bandwidth_bytes_s: traffic.stream_bytes_s,
+            bandwidth_pct: row.bandwidth_pct(),
+            cooldown_ms: cooldown_nanos.map(Millis),
+            quiet_gate: host_state.quiet_gate,
+            quiet_wait_ms: host_state.quiet_wait_nanos.map(Millis),
+            contended_pct: host_state.contended_pct,
+            thermal_start: host_state.thermal_start,
+            thermal_worst: host_state.thermal_worst,
+            thermal_end: host_state.thermal_end,
+            power: host_state.power,
+            swap_growth_bytes: host_state.swap_growth_bytes,
+            uptime_s: host_state.uptime_s,
+            noise_floor_pct: host_state.noise_floor_pct,
         }
     }
 }
 
-impl TryFrom<WireRow> for AnyRow {
-    type Error = Complaint;
-
-    fn try_from(wire: WireRow) -> Result<Self, Complaint> {
-        if wire.schema_version != VERSION {
-            return Err((
-                "schema_version",
-                format!("{} where the file is of version {VERSION}", wire.schema_version),
-            ));
-        }
-        let figures = figures(&wire)?;
-        check_derived(&wire, figures.as_ref())?;
-        let load_nanos = wire.load_ms.map(|Millis(nanos)| nanos);
-        let status = wire.status.clone();
-        let detail = wire.status_detail.clone();
-        let identity = identity(wire)?;
-        let row = match (status, figures) {
-            (Status::Ok, None) => {
-                return Err(("prefill_ns", "empty in a row whose status is ok".to_owned()));
-            }
-            (Status::Ok, Some(figures)) => Row::from_figures(identity, load_nanos, figures)
-                .map_err(|error| {
-                    (column_of(error.rule), format!("the row's status is ok, but {}", error.detail))
-                })?
-                .with_detail(detail.unwrap_or_default())
-                .into(),
-            (Status::Excluded(exclusion), figures) => {
-                Row::from_exclusion(identity, load_nanos, exclusion, figures)
-                    .with_detail(detail.unwrap_or_default())
-                    .into()
-            }
-        };
-        Ok(row)
+/// The row that a line of a file of this version holds.
+pub(super) fn row(wire: WireRow, version: u32) -> Result<AnyRow, Complaint> {
+    if wire.schema_version != version {
+        return Err((
+            "schema_version",
+            format!("{} where the file is of version {version}", wire.schema_version),
+        ));
     }
+    let figures = figures(&wire)?;
+    check_derived(&wire, figures.as_ref())?;
+    let load_nanos = wire.load_ms.map(|Millis(nanos)| nanos);
+    let status = wire.status.clone();
+    let detail = wire.status_detail.clone();
+    let bandwidth = (wire.implied_bandwidth_bytes_s, wire.bandwidth_pct);
+    let identity = identity(wire)?;
+    let row: AnyRow = match (status, figures) {
+        (Status::Ok, None) => {
+            return Err(("prefill_ns", "empty in a row whose status is ok".to_owned()));
+        }
+        (Status::Ok, Some(figures)) => Row::from_figures(identity, load_nanos, figures)
+            .map_err(|error| {
+                (column_of(error.rule), format!("the row's status is ok, but {}", error.detail))
+            })?
+            .with_detail(detail.unwrap_or_default())
+            .into(),
+        (Status::Excluded(exclusion), figures) => {
+            Row::from_exclusion(identity, load_nanos, exclusion, figures)
+                .with_detail(detail.unwrap_or_default())
+                .into()
+        }
+    };
+    check_bandwidth(&row, bandwidth)?;
+    Ok(row)
+}
+
+/// Both columns follow from bytes a token, decode rate and stream.
+fn check_bandwidth(row: &AnyRow, (implied, share): (Option<f64>, Option<f64>)) -> Result<(), Complaint> {
+    for (column, stated, derived) in [
+        ("implied_bandwidth_bytes_s", implied, row.implied_bandwidth_bytes_s()),
+        ("bandwidth_pct", share, row.bandwidth_pct()),
+    ] {
+        let agrees = match (stated, derived) {
+            (None, None) => true,
+            (Some(stated), Some(derived)) => (stated - derived).abs() <= derived.abs() * 1e-9,
+            _ => false,
+        };
+        if !agrees {
+            let reason = "does not agree with the row's bytes a token, decode time and stream bandwidth";
+            return Err((column, reason.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 const fn column_of(rule: Rule) -> &'static str {
@@ -239,11 +282,13 @@ fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
             synthetic: wire.synthetic.into(),
             checkpoint_id,
             tokenizer_sha256: wire.tokenizer_sha256.into(),
+            context_length: wire.context_length.into(),
         },
         workload: Workload {
             max_tokens: wire.max_tokens,
             prompt: wire.prompt,
             prompt_target_len: wire.prompt_target_len,
+            prompt_requested_len: wire.prompt_requested_len,
             prompt_sha256: wire.prompt_sha256.into(),
             warmup_tokens: wire.warmup_tokens,
             batch_size: wire.batch_size,
@@ -264,6 +309,7 @@ fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
             mlx_commit: wire.mlx_commit.into(),
             libmlx_sha256: wire.libmlx_sha256.into(),
             kernels: wire.kernels.into(),
+            baseline_version: wire.baseline_version.into(),
         },
         host: Host {
             hardware: wire.hardware.into(),
@@ -274,6 +320,32 @@ fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
             host_memory_bytes: wire.host_memory_bytes.into(),
             driver: wire.driver.into(),
             host_id: wire.host_id.into(),
+        },
+        conditions: Conditions {
+            memory: Memory {
+                estimate_bytes: wire.memory_estimate_bytes,
+                budget_bytes: wire.memory_budget_bytes,
+                load_peak_bytes: wire.load_peak_memory_bytes,
+                warmup_peak_bytes: wire.warmup_peak_memory_bytes,
+                worker_peak_bytes: wire.worker_peak_memory_bytes,
+            },
+            traffic: Traffic {
+                bytes_per_token: wire.decode_bytes_per_token,
+                stream_bytes_s: wire.stream_bandwidth_bytes_s,
+            },
+            host_state: HostState {
+                quiet_gate: wire.quiet_gate,
+                quiet_wait_nanos: wire.quiet_wait_ms.map(|Millis(nanos)| nanos),
+                contended_pct: wire.contended_pct,
+                thermal_start: wire.thermal_start,
+                thermal_worst: wire.thermal_worst,
+                thermal_end: wire.thermal_end,
+                power: wire.power,
+                swap_growth_bytes: wire.swap_growth_bytes,
+                uptime_s: wire.uptime_s,
+                noise_floor_pct: wire.noise_floor_pct,
+            },
+            cooldown_nanos: wire.cooldown_ms.map(|Millis(nanos)| nanos),
         },
     })
 }

@@ -1,11 +1,11 @@
-//! Rows as text: one private layout a schema version, behind one reader and one writer.
+//! Rows as text: one private layout of which older versions are beginnings, behind one reader and one writer.
 //!
 //! The reader accepts a file only when its header is exactly the one of a version it knows; every complaint carries the
 //! file, the line and the column. Files and their names are [`crate::store`]'s business.
 
 mod cell;
 mod convert;
-mod v1;
+mod layout;
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use thiserror::Error;
 use crate::row::AnyRow;
 
 /// Version of the rows this crate writes.
-pub const SCHEMA_VERSION: u32 = v1::VERSION;
+pub const SCHEMA_VERSION: u32 = layout::VERSION;
 
 /// The column names of [`SCHEMA_VERSION`], in order.
-pub const COLUMNS: &[&str] = v1::COLUMNS;
+pub const COLUMNS: &[&str] = layout::COLUMNS;
 
 const VERSION_COLUMN: &str = "schema_version";
 
@@ -71,7 +71,7 @@ pub enum WireError {
     },
     /// The header is not the one of its version.
     #[error(
-        "{}:1: column {position} is {found}, where schema version {SCHEMA_VERSION} has {expected}; columns may be neither \
+        "{}:1: column {position} is {found}, where schema version {version} has {expected}; columns may be neither \
          added, removed nor moved",
         path.display()
     )]
@@ -84,6 +84,8 @@ pub enum WireError {
         found: String,
         /// The name that should be there, or that there should be none.
         expected: String,
+        /// The version.
+        version: u32,
     },
     /// A line with too few or too many fields.
     #[error("{}:{line}: the row has {found} fields, the header {expected}", path.display())]
@@ -128,6 +130,8 @@ pub struct ReadRows {
     pub rows: Vec<AnyRow>,
     /// The line of each.
     pub lines: Vec<u64>,
+    /// Version of the file's layout.
+    pub version: u32,
     /// The file ends within a row, which was left out. Only accepted of a file that was never finished.
     pub torn: bool,
 }
@@ -137,6 +141,16 @@ pub fn header_line() -> String {
     csv_line(COLUMNS.iter().copied())
 }
 
+/// The header line of a version; nothing for one that is not known.
+pub(crate) fn header_line_of(version: u32) -> Option<String> {
+    layout::columns(version).map(|columns| csv_line(columns.iter().copied()))
+}
+
+/// The version of a header line; nothing where it is the header of none.
+pub(crate) fn version_of(header: &csv::StringRecord) -> Option<u32> {
+    layout::version_of(header)
+}
+
 /// One row as a line that reads back as the same row.
 pub fn row_line(row: &AnyRow) -> Result<String, WireError> {
     let unwritable = |(column, reason)| WireError::Unwritable {
@@ -144,14 +158,15 @@ pub fn row_line(row: &AnyRow) -> Result<String, WireError> {
         column,
         reason,
     };
-    let cells = v1::WireRow::from(row).to_cells();
-    v1::WireRow::from_cells(&cells).and_then(AnyRow::try_from).map_err(unwritable)?;
+    let cells = layout::WireRow::from(row).to_cells();
+    let read = layout::WireRow::from_cells(&cells);
+    read.and_then(|wire| convert::row(wire, SCHEMA_VERSION)).map_err(unwritable)?;
     Ok(csv_line(cells.iter().map(String::as_str)))
 }
 
 /// The row as a JSON object with the column names as keys, in their order; an unknown is null.
 pub fn row_json(row: &AnyRow) -> serde_json::Map<String, serde_json::Value> {
-    v1::WireRow::from(row).to_json()
+    layout::WireRow::from(row).to_json()
 }
 
 /// Reads a finished file.
@@ -193,10 +208,12 @@ pub(crate) fn parse(path: &Path, bytes: &[u8], may_be_torn: bool) -> Result<Read
     if torn {
         records.pop();
     }
-    check_version(path, &header, bytes, &records)?;
-    check_header(path, &header)?;
-    let rows = records.iter().map(|record| read_record(path, bytes, record)).collect::<Result<_, _>>()?;
-    Ok(ReadRows { rows, lines: records.iter().map(|record| line_of(bytes, record)).collect(), torn })
+    let newest = check_version(path, &header, bytes, &records)?;
+    let version = check_header(path, &header, newest)?;
+    let rows =
+        records.iter().map(|record| read_record(path, bytes, record, version)).collect::<Result<_, _>>()?;
+    let lines = records.iter().map(|record| line_of(bytes, record)).collect();
+    Ok(ReadRows { rows, lines, version, torn })
 }
 
 /// The version comes first: a newer file is told from a damaged one even though its header differs as well.
@@ -205,12 +222,14 @@ fn check_version(
     header: &csv::StringRecord,
     bytes: &[u8],
     records: &[csv::StringRecord],
-) -> Result<(), WireError> {
+) -> Result<Option<u32>, WireError> {
     let Some(position) = header.iter().position(|name| name == VERSION_COLUMN) else {
         return Err(WireError::MissingVersion { path: path.to_owned() });
     };
-    for record in records {
-        let found = record.get(position).and_then(|cell| cell.parse::<u32>().ok());
+    let versions = || {
+        records.iter().map(|record| (record, record.get(position).and_then(|cell| cell.parse::<u32>().ok())))
+    };
+    for (record, found) in versions() {
         if let Some(found) = found.filter(|found| *found > SCHEMA_VERSION) {
             return Err(WireError::NewerVersion {
                 path: path.to_owned(),
@@ -219,41 +238,50 @@ fn check_version(
             });
         }
     }
-    Ok(())
+    Ok(versions().find_map(|(_, found)| found))
 }
 
-fn check_header(path: &Path, header: &csv::StringRecord) -> Result<(), WireError> {
-    let differing =
-        (0..header.len().max(COLUMNS.len())).find(|index| header.get(*index) != COLUMNS.get(*index).copied());
-    let Some(index) = differing else {
-        return Ok(());
-    };
+/// The version whose header this is. A header of none is compared with that of the version its rows name.
+fn check_header(path: &Path, header: &csv::StringRecord, stated: Option<u32>) -> Result<u32, WireError> {
+    if let Some(version) = layout::version_of(header) {
+        return Ok(version);
+    }
+    let version = stated.filter(|version| layout::columns(*version).is_some()).unwrap_or(SCHEMA_VERSION);
+    let columns = layout::columns(version).unwrap_or(COLUMNS);
+    let index = (0..header.len().max(columns.len()))
+        .find(|index| header.get(*index) != columns.get(*index).copied())
+        .unwrap_or(columns.len());
     let quoted = |name: Option<&str>| name.map_or("none".to_owned(), |name| format!("`{name}`"));
     Err(WireError::Header {
         path: path.to_owned(),
         position: index + 1,
         found: quoted(header.get(index)),
-        expected: quoted(COLUMNS.get(index).copied()),
+        expected: quoted(columns.get(index).copied()),
+        version,
     })
 }
 
-fn read_record(path: &Path, bytes: &[u8], record: &csv::StringRecord) -> Result<AnyRow, WireError> {
+fn read_record(
+    path: &Path,
+    bytes: &[u8],
+    record: &csv::StringRecord,
+    version: u32,
+) -> Result<AnyRow, WireError> {
     let line = line_of(bytes, record);
-    if record.len() != COLUMNS.len() {
+    let columns = layout::columns(version).unwrap_or(COLUMNS).len();
+    if record.len() != columns {
         return Err(WireError::Ragged {
             path: path.to_owned(),
             line,
             found: record.len(),
-            expected: COLUMNS.len(),
+            expected: columns,
         });
     }
-    let cells: Vec<String> = record.iter().map(str::to_owned).collect();
-    v1::WireRow::from_cells(&cells).and_then(AnyRow::try_from).map_err(|(column, reason)| WireError::Cell {
-        path: path.to_owned(),
-        line,
-        column,
-        reason,
-    })
+    let mut cells: Vec<String> = record.iter().map(str::to_owned).collect();
+    cells.resize(COLUMNS.len(), String::new());
+    layout::WireRow::from_cells(&cells)
+        .and_then(|wire| convert::row(wire, version))
+        .map_err(|(column, reason)| WireError::Cell { path: path.to_owned(), line, column, reason })
 }
 
 /// The line in which a row of these bytes begins. The CSV reader's position is that of the end of the row before, ahead of

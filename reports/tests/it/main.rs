@@ -15,6 +15,7 @@ mod rank_statistics;
 mod reading;
 mod rendering;
 mod result_sets;
+mod resuming;
 mod rows;
 mod sample_rows;
 mod sample_sets;

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::row::{
-    AnyRow, Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, Row,
-    RowIdentity, Run, Workload,
+    AnyRow, Backend, Build, BuildType, Checkpoint, CheckpointId, Conditions, EosPolicy, HarnessKind, Host,
+    HostState, Memory, QuietGate, Row, RowIdentity, Run, Traffic, Workload,
 };
 use mlxcel_reports::stamp::Stamp;
 use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
@@ -39,11 +39,13 @@ pub(crate) fn identity(model: &str, order_index: u32) -> RowIdentity {
             synthetic: Stamp::known(false),
             checkpoint_id: Stamp::known(CheckpointId { level: 2, digest: "ab".repeat(32) }),
             tokenizer_sha256: Stamp::text("cd".repeat(32)),
+            context_length: Stamp::unknown(),
         },
         workload: Workload {
             max_tokens: 4,
             prompt: "synthetic:v1".to_owned(),
             prompt_target_len: Some(512),
+            prompt_requested_len: None,
             prompt_sha256: Stamp::text("ef".repeat(32)),
             warmup_tokens: Some(4),
             batch_size: 1,
@@ -64,6 +66,7 @@ pub(crate) fn identity(model: &str, order_index: u32) -> RowIdentity {
             mlx_commit: Stamp::text("v0.32.1"),
             libmlx_sha256: Stamp::text("23".repeat(32)),
             kernels: Stamp::text("mlx"),
+            baseline_version: Stamp::unknown(),
         },
         host: Host {
             hardware: Stamp::text("Example_CPU_8GB"),
@@ -75,6 +78,7 @@ pub(crate) fn identity(model: &str, order_index: u32) -> RowIdentity {
             driver: Stamp::unknown(),
             host_id: Stamp::text("45".repeat(16)),
         },
+        conditions: Conditions::default(),
     }
 }
 
@@ -121,6 +125,7 @@ pub(crate) fn one_of_each() -> Vec<(AnyRow, Vec<Sample>)> {
         synthetic: Stamp::unknown(),
         checkpoint_id: Stamp::unknown(),
         tokenizer_sha256: Stamp::unknown(),
+        context_length: Stamp::unknown(),
     };
     bare.workload.prompt_sha256 = Stamp::unknown();
     bare.workload.warmup_tokens = None;
@@ -164,6 +169,51 @@ pub(crate) fn one_of_each() -> Vec<(AnyRow, Vec<Sample>)> {
     ]
 }
 
+/// The same, the first under conditions of which everything is known, the second of a reference runtime.
+pub(crate) fn one_of_each_with_conditions() -> Vec<(AnyRow, Vec<Sample>)> {
+    let mut rows = one_of_each();
+    let mut first = identity("smollm2-135m-4bit", 0);
+    first.workload.prompt_requested_len = Some(8_192);
+    first.checkpoint.context_length = Stamp::known(516);
+    first.conditions = Conditions {
+        memory: Memory {
+            estimate_bytes: Some(90_000_000),
+            budget_bytes: Some(7_301_444_403),
+            load_peak_bytes: Some(84_071_880),
+            warmup_peak_bytes: Some(150_000_000),
+            worker_peak_bytes: Some(250_000_000),
+        },
+        traffic: Traffic { bytes_per_token: Some(84_000_000), stream_bytes_s: Some(12_500_000_000.0) },
+        host_state: HostState {
+            quiet_gate: Some(QuietGate::TimedOut),
+            quiet_wait_nanos: Some(1_800_000_000_000),
+            contended_pct: Some(12.5),
+            thermal_start: Some("nominal".to_owned()),
+            thermal_worst: Some("fair, 71 C".to_owned()),
+            thermal_end: Some("nominal".to_owned()),
+            power: Some("mains".to_owned()),
+            swap_growth_bytes: Some(0),
+            uptime_s: Some(86_400),
+            noise_floor_pct: Some(1.25),
+        },
+        cooldown_nanos: Some(30_000_000_000),
+    };
+    let mut second = identity("smollm2-135m-4bit", 1);
+    second.build.baseline_version = Stamp::text("mlx-lm-0.31.3");
+    second.build.build_type = BuildType::Python;
+    second.build.mlxcel_version = Stamp::unknown();
+    second.build.mlxcel_commit = Stamp::unknown();
+    let measured = |identity| -> AnyRow {
+        Row::measured(identity, Some(812_345_678), &samples())
+            .expect("OK because the samples are of the workload")
+            .into()
+    };
+    for (row, identity) in rows.iter_mut().zip([first, second]) {
+        *row = (measured(identity), samples());
+    }
+    rows
+}
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["(?s).{1,12}", "[ ,\"\n\r\t']{1,6}", "[a-z0-9._-]{1,12}"]
 }
@@ -178,8 +228,8 @@ fn number_stamp() -> impl Strategy<Value = Stamp<u64>> {
 
 fn any_identity() -> impl Strategy<Value = RowIdentity> {
     let texts = (text(), text(), text(), text(), text());
-    let stamps = prop::collection::vec(text_stamp(), 23);
-    let numbers = prop::collection::vec(number_stamp(), 4);
+    let stamps = prop::collection::vec(text_stamp(), 24);
+    let numbers = prop::collection::vec(number_stamp(), 5);
     let times = (-9_999_999_999_i64..9_999_999_999, 0_i32..1_000_000_000);
     let options = (any::<Option<u64>>(), any::<u32>(), any::<u64>(), any::<bool>(), any::<u8>());
     let bits = prop::option::of(0.0_f64..64.0);
@@ -212,11 +262,13 @@ fn any_identity() -> impl Strategy<Value = RowIdentity> {
                     synthetic: Stamp::known(flag),
                     checkpoint_id: checkpoint_id.into(),
                     tokenizer_sha256: stamp(),
+                    context_length: number(),
                 },
                 workload: Workload {
                     max_tokens: 4,
                     prompt,
                     prompt_target_len: None,
+                    prompt_requested_len: warmup_tokens,
                     prompt_sha256: stamp(),
                     warmup_tokens,
                     batch_size: order_index,
@@ -237,6 +289,7 @@ fn any_identity() -> impl Strategy<Value = RowIdentity> {
                     mlx_commit: stamp(),
                     libmlx_sha256: stamp(),
                     kernels: stamp(),
+                    baseline_version: stamp(),
                 },
                 host: Host {
                     hardware: stamp(),
@@ -248,6 +301,7 @@ fn any_identity() -> impl Strategy<Value = RowIdentity> {
                     driver: stamp(),
                     host_id: stamp(),
                 },
+                conditions: Conditions::default(),
             }
         },
     )
@@ -288,10 +342,48 @@ fn any_exclusion() -> impl Strategy<Value = Exclusion> {
     ]
 }
 
+fn any_conditions() -> impl Strategy<Value = Conditions> {
+    let counts = prop::collection::vec(any::<Option<u64>>(), 10);
+    let shares = prop::collection::vec(prop::option::of(0.0_f64..1e15), 3);
+    let texts = prop::collection::vec(prop::option::of(text()), 4);
+    let gate = prop::option::of(prop::sample::select(QuietGate::ALL));
+    (counts, shares, texts, gate).prop_map(|(counts, shares, texts, quiet_gate)| {
+        let (mut counts, mut shares, mut texts) = (counts.into_iter(), shares.into_iter(), texts.into_iter());
+        let mut count = || counts.next().flatten();
+        let mut share = || shares.next().flatten();
+        let mut text = || texts.next().flatten();
+        Conditions {
+            memory: Memory {
+                estimate_bytes: count(),
+                budget_bytes: count(),
+                load_peak_bytes: count(),
+                warmup_peak_bytes: count(),
+                worker_peak_bytes: count(),
+            },
+            traffic: Traffic { bytes_per_token: count(), stream_bytes_s: share() },
+            host_state: HostState {
+                quiet_gate,
+                quiet_wait_nanos: count(),
+                contended_pct: share(),
+                thermal_start: text(),
+                thermal_worst: text(),
+                thermal_end: text(),
+                power: text(),
+                swap_growth_bytes: count(),
+                uptime_s: count(),
+                noise_floor_pct: share(),
+            },
+            cooldown_nanos: count(),
+        }
+    })
+}
+
 pub(crate) fn any_row() -> impl Strategy<Value = AnyRow> {
     let detail = prop_oneof![Just(String::new()), text()];
     let kind = prop::option::of(any_exclusion());
-    (any_identity(), any_samples(), any::<Option<u64>>(), kind, detail, any::<bool>()).prop_map(
+    let identity = (any_identity(), any_conditions())
+        .prop_map(|(identity, conditions)| RowIdentity { conditions, ..identity });
+    (identity, any_samples(), any::<Option<u64>>(), kind, detail, any::<bool>()).prop_map(
         |(identity, samples, load_nanos, exclusion, detail, with_samples)| match exclusion {
             None => Row::measured(identity, load_nanos, &samples)
                 .expect("OK because the samples are of the workload")

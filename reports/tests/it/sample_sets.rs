@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use mlxcel_reports::provenance::{Ending, PROVENANCE_SCHEMA_VERSION, Provenance, TreeState};
 use mlxcel_reports::row::{Backend, HarnessKind};
 use mlxcel_reports::stamp::Stamp;
-use mlxcel_reports::store::{FileName, ResultSet};
+use mlxcel_reports::store::{FileName, ResultSet, SetKind};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -27,6 +27,8 @@ pub(crate) fn name() -> FileName {
         suffix: None,
         single_model: None,
         harness: HarnessKind::Text,
+        kind: SetKind::Sweep,
+        given: None,
     }
 }
 

@@ -13,6 +13,7 @@ use mlxcel_reports::gate::{Request, confirmed, inputs, run as decide};
 use mlxcel_reports::render::gate as render;
 
 use super::compare::{names, write_new};
+use super::noise;
 use crate::cli::{GateArgs, GateFormat};
 use crate::exit::Exit;
 use crate::text::{complain, say};
@@ -37,7 +38,6 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         policy.metrics.dedup();
     }
     policy.accept.extend(arguments.accept.iter().copied());
-    let spreads = arguments.spreads.as_deref().map_or_else(|| Ok(Spreads::default()), Spreads::read)?;
     let names = names(arguments.catalog.as_deref())?;
     let candidate = inputs::read(&arguments.candidate)?;
     let mut remarks = Vec::new();
@@ -48,6 +48,16 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
             remarks = found.remarks;
             found.files
         }
+    };
+    let stored = if arguments.spreads.is_none() && !arguments.no_doctor {
+        noise::of_the_host_of(&baseline.iter().chain(&candidate).collect::<Vec<_>>())
+    } else {
+        None
+    };
+    let spreads = match (&arguments.spreads, &stored) {
+        (Some(path), _) => Spreads::read(path)?,
+        (None, Some(diagnosis)) => diagnosis.spreads(),
+        (None, None) => Spreads::default(),
     };
     let first = confirm::FirstStage::of(&baseline, &candidate, names.as_ref())?;
     let request = |baseline, candidate, policy: Policy| Request {
@@ -70,6 +80,9 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         report.notes.push(format!("the measurements of --confirm lie in {}", measured.folder.display()));
     }
     report.notes.extend(remarks);
+    if let Some(diagnosis) = stored.filter(|_| report.rows.iter().any(|row| row.aa_spread.is_some())) {
+        report.notes.push(format!("A/A spreads {}; --no-doctor leaves them out", noise::origin(&diagnosis)));
+    }
     for file in &arguments.report {
         write_report(&report, file).inspect_err(|_| take_back(&arguments.report, file))?;
     }

@@ -108,8 +108,14 @@ fn closing(comparison: &Comparison) -> Vec<String> {
         "{} of {} pairs moved by more than {:.0}% and more than their spread",
         summary.moved,
         summary.pairs,
-        comparison.limits.moved_threshold * 100.0
+        comparison.limits.moved_threshold.max(comparison.limits.noise_floor.unwrap_or(0.0)) * 100.0
     ));
+    lines.extend(comparison.limits.noise_floor.map(|floor| {
+        format!(
+            "noise floor of the host: {:.1}%, as far as two measurements of the same thing lie apart",
+            floor * 100.0
+        )
+    }));
     let mut dropped: Vec<&str> =
         comparison.dropped.iter().filter_map(|finding| finding.model.as_deref()).collect();
     dropped.sort_unstable();

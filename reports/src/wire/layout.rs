@@ -1,16 +1,36 @@
-//! Schema version 1: the 17 columns of the historical files, then our own.
+//! The layout of rows: the 17 columns of the historical files, then our own.
 //!
-//! The list below is the layout: order, names and types. It is never changed; another layout is another version.
+//! The list below is the newest version: order, names and types. A version is never changed. A newer one appends columns
+//! that may be unknown, so that each older version is a beginning of it, and its rows are rows of the newest with nothing
+//! in the columns that it lacks.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::{Map, Value};
 
 use super::cell::{Cell, Millis, Rate};
-use crate::row::{Backend, BuildType, EosPolicy, HarnessKind};
+use crate::row::{Backend, BuildType, EosPolicy, HarnessKind, QuietGate};
 use crate::status::Status;
 
-pub(super) const VERSION: u32 = 1;
+/// The newest version, which is the one that is written.
+pub(super) const VERSION: u32 = 2;
+
+/// Each version and how many of the columns it has.
+const VERSIONS: [(u32, usize); 2] = [(1, 64), (VERSION, COLUMNS.len())];
+
+/// The columns of a version; nothing for one that is not known.
+pub(super) fn columns(version: u32) -> Option<&'static [&'static str]> {
+    let (_, count) = VERSIONS.into_iter().find(|(known, _)| *known == version)?;
+    COLUMNS.get(..count)
+}
+
+/// The version whose columns are exactly these.
+pub(super) fn version_of(header: &csv::StringRecord) -> Option<u32> {
+    VERSIONS
+        .into_iter()
+        .map(|(version, _)| version)
+        .find(|version| columns(*version).is_some_and(|columns| header.iter().eq(columns.iter().copied())))
+}
 
 macro_rules! layout {
     ($($column:ident: $type:ty,)+) => {
@@ -112,4 +132,41 @@ layout! {
     kernel_version: Option<String>,
     host_id: Option<String>,
     stale_binary_allowed: bool,
+    baseline_version: Option<String>,
+    prompt_requested_len: Option<u64>,
+    context_length: Option<u64>,
+    memory_estimate_bytes: Option<u64>,
+    memory_budget_bytes: Option<u64>,
+    load_peak_memory_bytes: Option<u64>,
+    warmup_peak_memory_bytes: Option<u64>,
+    worker_peak_memory_bytes: Option<u64>,
+    decode_bytes_per_token: Option<u64>,
+    implied_bandwidth_bytes_s: Option<f64>,
+    stream_bandwidth_bytes_s: Option<f64>,
+    bandwidth_pct: Option<f64>,
+    cooldown_ms: Option<Millis>,
+    quiet_gate: Option<QuietGate>,
+    quiet_wait_ms: Option<Millis>,
+    contended_pct: Option<f64>,
+    thermal_start: Option<String>,
+    thermal_worst: Option<String>,
+    thermal_end: Option<String>,
+    power: Option<String>,
+    swap_growth_bytes: Option<u64>,
+    uptime_s: Option<u64>,
+    noise_floor_pct: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_of_version_1_end_where_they_always_did() {
+        let first = columns(1).expect("OK because version 1 is read for ever");
+        assert_eq!(first.last().copied(), Some("stale_binary_allowed"));
+        assert_eq!(version_of(&csv::StringRecord::from(first.to_vec())), Some(1));
+        assert_eq!(version_of(&csv::StringRecord::from(COLUMNS.to_vec())), Some(VERSION));
+        assert_eq!((columns(0), columns(VERSION + 1)), (None, None));
+    }
 }

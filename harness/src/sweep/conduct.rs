@@ -1,0 +1,449 @@
+//! Measures one row after another: ours, the reference's and the controls', each written before the next begins.
+
+use std::collections::BTreeSet;
+
+use anyhow::bail;
+use jiff::Timestamp;
+use mlxcel_reports::measure::Sample;
+use mlxcel_reports::row::AnyRow;
+use mlxcel_reports::status::{Exclusion, Rule, Skip, Status};
+use serde_json::json;
+
+use super::controls::{Controls, Drift};
+use super::cooldown::Waits;
+use super::dedup::Survivors;
+use super::foresight::Foresight;
+use super::host_watch::HostWatch;
+use super::interrupt::Interrupt;
+use super::judge::{Judged, Limits, Verdict, judge};
+use super::oom_record::OomRecord;
+use super::plan::{Action, Place};
+use super::prepare::{Cell, Resolved};
+use super::progress::SweepProgress;
+use super::record::{RunFacts, Runtime};
+use super::resume::again;
+use super::rows::Making;
+use super::sets::Sets;
+use crate::cli::SweepArgs;
+use crate::text::complain;
+use crate::worker::child::WorkerProgram;
+use crate::worker::protocol::{Hello, Prompt};
+use crate::worker::session::{Session, Surroundings, Task, measure};
+
+/// The setting of the provenance that says why there is no row of the reference.
+const NO_REFERENCE: &str = "no_reference_row";
+
+/// A reference runtime that was heard.
+#[derive(Debug)]
+pub(super) struct ReferenceRun {
+    pub(super) program: WorkerProgram,
+    pub(super) hello: Hello,
+}
+
+/// What does not change while a sweep is conducted.
+pub(super) struct Conductor<'a> {
+    pub(super) arguments: &'a SweepArgs,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) program: &'a WorkerProgram,
+    pub(super) reference: Option<&'a ReferenceRun>,
+    pub(super) resolved: &'a Resolved,
+    pub(super) run: &'a RunFacts,
+    pub(super) foresight: &'a Foresight<'a>,
+    pub(super) host: &'a HostWatch,
+    /// The control checkpoint and its prompt.
+    pub(super) control: Option<(&'a Place, Cell)>,
+}
+
+/// What changes.
+pub(super) struct State<'a> {
+    pub(super) sets: Sets,
+    pub(super) controls: Controls,
+    pub(super) waits: Waits<'a>,
+    pub(super) oom: OomRecord,
+    pub(super) progress: SweepProgress,
+    survivors: Survivors,
+    /// Why there is no row of the reference, by checkpoint.
+    not_rows: Vec<String>,
+    measured: bool,
+}
+
+/// How a sweep left off.
+#[derive(Debug)]
+pub(super) enum LeftOff {
+    AtTheEnd,
+    /// Before these rows.
+    Interrupted(Vec<String>),
+}
+
+/// A row to come: a place and a prompt length of it.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) at: usize,
+    pub(super) cell: Cell,
+}
+
+/// A measurement, before it is a row of a set.
+struct Outcome {
+    row: AnyRow,
+    samples: Vec<Sample>,
+    session: Session,
+    bad_input: bool,
+    detail: String,
+}
+
+impl<'a> State<'a> {
+    pub(super) fn new(
+        sets: Sets,
+        controls: Controls,
+        waits: Waits<'a>,
+        oom: OomRecord,
+        progress: SweepProgress,
+    ) -> Self {
+        // Of a sweep that goes on, what its first part has said.
+        let said = sets.main.setting(NO_REFERENCE).and_then(|said| said.as_array().cloned());
+        let not_rows = said.into_iter().flatten().filter_map(|why| why.as_str().map(str::to_owned)).collect();
+        Self {
+            sets,
+            controls,
+            waits,
+            oom,
+            progress,
+            survivors: Survivors::default(),
+            not_rows,
+            measured: false,
+        }
+    }
+
+    /// Whether the reference of a measured row is a row, or is known to be none. A kill between the two leaves neither: then
+    /// both are measured again, one right after the other.
+    fn has_reference(&self, model: &str, path: &str, requested: u64) -> bool {
+        let row = self.sets.reference.as_ref().and_then(|set| set.find(path, requested));
+        row.is_some() || self.not_rows.iter().any(|why| why.starts_with(&format!("{model}: ")))
+    }
+}
+
+impl Conductor<'_> {
+    /// Every row to come, in the order of measurement.
+    pub(super) fn items(resolved: &Resolved) -> Vec<Item> {
+        let cells = |at: &usize| {
+            let cells = resolved.places.get(*at).map(|place| resolved.cells(place)).unwrap_or_default();
+            cells.into_iter().map(|cell| Item { at: *at, cell }).collect::<Vec<_>>()
+        };
+        resolved.order.iter().flat_map(cells).collect()
+    }
+
+    /// Conducts the sweep.
+    pub(super) fn conduct(&self, state: &mut State<'_>) -> anyhow::Result<LeftOff> {
+        let items = Self::items(self.resolved);
+        self.resolved.dedup.tell();
+        for (number, item) in items.iter().enumerate() {
+            let Some(place) = self.resolved.places.get(item.at) else { continue };
+            let left = || {
+                let left = items.iter().skip(number).filter_map(|item| self.resolved.places.get(item.at));
+                LeftOff::Interrupted(left.map(|place| place.model.clone()).collect())
+            };
+            if self.interrupt.is_raised() {
+                return Ok(left());
+            }
+            state.progress.begin(number, &place.model);
+            if !self.item(state, item, place)? {
+                return Ok(left());
+            }
+        }
+        if state.controls.due_at_end() && !self.control(state)? {
+            return Ok(LeftOff::Interrupted(vec!["the last control".to_owned()]));
+        }
+        Ok(LeftOff::AtTheEnd)
+    }
+
+    /// One row; false when the sweep was interrupted meanwhile.
+    fn item(&self, state: &mut State<'_>, item: &Item, place: &Place) -> anyhow::Result<bool> {
+        let dedup = &self.resolved.dedup;
+        let path = self.run.private.text(&place.path.display().to_string());
+        let mut order_index = state.sets.main.next_index();
+        if let Some(row) = state.sets.main.find(&path, item.cell.requested) {
+            let done = self.reference.is_none()
+                || row.figures().is_none()
+                || state.has_reference(&place.model, &path, item.cell.requested);
+            if done && !again(row, self.arguments.retry, &state.sets.main.lost) {
+                dedup.measured(item.at, row.status().is_ok(), &mut state.survivors);
+                return Ok(true);
+            }
+            order_index = row.identity().run.order_index;
+        }
+        let task = self.task(place, &item.cell);
+        let making = self.making(Runtime::Own, place, &item.cell, &task, order_index);
+        let unmeasured = |exclusion: Exclusion, detail: &str| making.unmeasured(exclusion, detail);
+        let alias =
+            dedup.measured_for(item.at, &state.survivors).filter(|(survivor, _)| *survivor != item.at);
+        let row = match (&place.action, alias) {
+            (_, Some((survivor, why))) => {
+                let name = self.resolved.places.get(survivor).map_or_else(String::new, |at| at.model.clone());
+                unmeasured(Skip::DuplicateOf(name).into(), &why)
+            }
+            (Action::Record(exclusion, detail), None) => unmeasured(exclusion.clone(), detail),
+            (Action::Measure(folder), None) => {
+                if let Some((exclusion, why)) = self.foresight.forbids(folder, &item.cell, &state.oom) {
+                    unmeasured(exclusion, &why)
+                } else {
+                    return self.measured_item(state, item, place, order_index);
+                }
+            }
+        };
+        state.progress.ended(&summary(&row));
+        state.sets.main.put(row, Vec::new())?;
+        Ok(true)
+    }
+
+    /// One row that is measured, with what belongs around it.
+    fn measured_item(
+        &self,
+        state: &mut State<'_>,
+        item: &Item,
+        place: &Place,
+        order_index: u32,
+    ) -> anyhow::Result<bool> {
+        if state.controls.due_before_row(!state.measured) && !self.control(state)? {
+            return Ok(false);
+        }
+        let task = self.task(place, &item.cell);
+        let Some(outcome) = self.measure(state, Runtime::Own, place, &item.cell, &task, order_index)? else {
+            return Ok(false);
+        };
+        if self.resolved.single && outcome.bad_input {
+            bail!("{}", outcome.detail);
+        }
+        let Outcome { row, samples, session, .. } = outcome;
+        self.record_want_of_memory(state, place, &item.cell, &row, &session);
+        self.resolved.dedup.measured(item.at, row.status().is_ok(), &mut state.survivors);
+        state.measured = true;
+        state.progress.ended(&summary(&row));
+        state.sets.main.put(row, samples)?;
+        state.controls.row(order_index);
+        match self.reference {
+            Some(reference) => self.reference_row(state, reference, place, &item.cell, &session),
+            None => Ok(true),
+        }
+    }
+
+    /// Only what the evidence says is a want of memory is recorded, and only of a run that did not ask for the whole memory
+    /// of the host by mistake.
+    fn record_want_of_memory(
+        &self,
+        state: &mut State<'_>,
+        place: &Place,
+        cell: &Cell,
+        row: &AnyRow,
+        session: &Session,
+    ) {
+        let Action::Measure(folder) = &place.action else { return };
+        if row.status() != Status::Excluded(Exclusion::Skip(Skip::Oom)) {
+            return;
+        }
+        if let Some(key) = self.foresight.oom_key(folder) {
+            let peak = session.ending.as_ref().and_then(|ending| ending.peak_memory_bytes);
+            state.oom.add(key, cell.prompt_tokens, &place.model, peak);
+        }
+    }
+
+    /// Measures the control; false when the sweep was interrupted meanwhile.
+    fn control(&self, state: &mut State<'_>) -> anyhow::Result<bool> {
+        let Some((place, cell)) = &self.control else { return Ok(true) };
+        let order_index = state.sets.control.as_ref().map_or(0, super::results::Results::next_index);
+        let task = self.task(place, cell);
+        let Some(outcome) = self.measure(state, Runtime::Own, place, cell, &task, order_index)? else {
+            return Ok(false);
+        };
+        complain(&format!("control {}: {}", place.model, summary(&outcome.row)));
+        let drift = state.controls.control(&outcome.row);
+        if let Some(set) = &mut state.sets.control {
+            set.put(outcome.row, outcome.samples)?;
+        }
+        if let Some(Drift { rows, detail }) = drift {
+            let changed = state.sets.main.invalidate(&rows, Rule::ControlDrift, &detail)?;
+            if !changed.is_empty() {
+                complain(&format!(
+                    "the control moved: the rows of {} are invalid; --rerun measures them again ({detail})",
+                    changed.join(", ")
+                ));
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same checkpoint in the reference runtime; false when the sweep was interrupted meanwhile.
+    fn reference_row(
+        &self,
+        state: &mut State<'_>,
+        reference: &ReferenceRun,
+        place: &Place,
+        cell: &Cell,
+        own: &Session,
+    ) -> anyhow::Result<bool> {
+        let Some(ours) = own.warmup.as_ref().and_then(|warmup| Some((warmup, warmup.prompt.clone()?))) else {
+            return self
+                .no_reference_row(state, place, "our own worker gave no prompt to run")
+                .map(|()| true);
+        };
+        let (ours, prompt) = ours;
+        let task = Task {
+            prompt: Prompt::Tokens(prompt),
+            suppress: ours.suppressed.clone().unwrap_or_default(),
+            ..self.task(place, cell)
+        };
+        let path = self.run.private.text(&place.path.display().to_string());
+        let order_index = state.sets.reference.as_ref().map_or(0, |set| {
+            let old = set.find(&path, cell.requested).map(|row| row.identity().run.order_index);
+            old.unwrap_or_else(|| set.next_index())
+        });
+        let runtime = Runtime::Reference(&reference.hello);
+        let Some(outcome) = self.measure(state, runtime, place, cell, &task, order_index)? else {
+            return Ok(false);
+        };
+        let why = not_a_reference(&outcome, ours.prompt_sha256.as_str(), &task);
+        if let Some(why) = why {
+            return self.no_reference_row(state, place, &why).map(|()| true);
+        }
+        complain(&format!("reference {}: {}", place.model, summary(&outcome.row)));
+        if let Some(set) = &mut state.sets.reference {
+            set.put(outcome.row, outcome.samples)?;
+        }
+        Ok(true)
+    }
+
+    fn no_reference_row(&self, state: &mut State<'_>, place: &Place, why: &str) -> anyhow::Result<()> {
+        let why = self.run.private.text(&format!("{}: {why}", place.model));
+        complain(&format!("no reference row: {why}"));
+        state.not_rows.push(why);
+        state.sets.main.set_setting(NO_REFERENCE, json!(state.not_rows))
+    }
+
+    /// Runs one worker and makes its row; `None` when the sweep was interrupted meanwhile.
+    fn measure(
+        &self,
+        state: &mut State<'_>,
+        runtime: Runtime<'_>,
+        place: &Place,
+        cell: &Cell,
+        task: &Task,
+        order_index: u32,
+    ) -> anyhow::Result<Option<Outcome>> {
+        let Action::Measure(folder) = &place.action else {
+            bail!("{} is no checkpoint that can be measured", place.path.display())
+        };
+        let waited = state.waits.before_row();
+        if self.interrupt.is_raised() {
+            return Ok(None);
+        }
+        self.host.before_row();
+        let making = self.making(runtime, place, cell, task, order_index);
+        let program = match (runtime, self.reference) {
+            (Runtime::Reference(_), Some(reference)) => &reference.program,
+            _ => self.program,
+        };
+        let session = measure(
+            task,
+            &mut Surroundings {
+                program,
+                interrupted: &|| self.interrupt.is_raised(),
+                progress: &mut |step| state.progress.step(step),
+            },
+        );
+        state.waits.measured(folder.weight_bytes());
+        let limits = Limits {
+            max_spread_pct: self.arguments.conditions.max_spread,
+            memory_bytes: self.foresight.budget.as_ref().map(|budget| budget.bytes),
+        };
+        let Verdict::Row(judged) = judge(task, &session, &limits) else {
+            return Ok(None);
+        };
+        let around = self.host.around(session.measured, waited);
+        let row = making.measured(&session, &judged, &around);
+        let Judged { samples, bad_input, detail, .. } = judged;
+        Ok(Some(Outcome { row, samples, session, bad_input, detail }))
+    }
+
+    fn making<'b>(
+        &'b self,
+        runtime: Runtime<'b>,
+        place: &'b Place,
+        cell: &'b Cell,
+        task: &'b Task,
+        order_index: u32,
+    ) -> Making<'b> {
+        let foreign = (self.program.foreign && matches!(runtime, Runtime::Own))
+            .then(|| format!("measured by {} and not by this executable", self.program.path.display()));
+        Making {
+            run: self.run,
+            foresight: self.foresight,
+            remarks: &self.resolved.remarks,
+            runtime,
+            foreign,
+            place,
+            cell,
+            task,
+            order_index,
+            started_at: Timestamp::now(),
+        }
+    }
+
+    fn task(&self, place: &Place, cell: &Cell) -> Task {
+        Task {
+            path: place.path.clone(),
+            prompt: Prompt::Synthetic(cell.prompt_tokens),
+            prompt_tokens: cell.prompt_tokens,
+            max_tokens: self.resolved.max_tokens,
+            prefill_chunk: self.arguments.shape.prefill_chunk.get(),
+            reps: self.arguments.shape.reps.get(),
+            timeout: self.arguments.timeout,
+            suppress_eos: !self.arguments.shape.no_ignore_eos,
+            suppress: Vec::new(),
+            tell_tokens: self.reference.is_some(),
+        }
+    }
+}
+
+/// Why what a reference did is no measurement to compare with; `None` where it is one, or failed for a reason that a row
+/// can say.
+fn not_a_reference(outcome: &Outcome, prompt_sha256: &str, task: &Task) -> Option<String> {
+    if let Status::Excluded(Exclusion::Invalid(
+        rule @ (Rule::ShortGeneration | Rule::NoTokens | Rule::PromptMismatch | Rule::Inconclusive),
+    )) = outcome.row.status()
+    {
+        return Some(format!("{rule}: {}", outcome.detail));
+    }
+    let generations = || outcome.session.warmup.iter().chain(&outcome.session.generated);
+    if generations().any(|one| one.prompt_sha256 != prompt_sha256) {
+        return Some("it ran another prompt of the same length".to_owned());
+    }
+    if let Some(warmup) = outcome.session.warmup.as_ref().filter(|_| task.suppress_eos) {
+        let suppressed: BTreeSet<u32> = warmup.suppressed.iter().flatten().copied().collect();
+        if suppressed.is_empty() || !task.suppress.iter().all(|token| suppressed.contains(token)) {
+            return Some(
+                "it could not suppress the end-of-sequence tokens that our own worker suppressed".to_owned(),
+            );
+        }
+    }
+    if let Some(one) =
+        generations().find(|one| one.sample.finish.as_deref().is_some_and(|why| why == "stopped"))
+    {
+        return Some(format!("repetition {} was stopped early", one.sample.rep));
+    }
+    None
+}
+
+/// One line for stderr.
+pub(super) fn summary(row: &AnyRow) -> String {
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.2}"));
+    match row.as_measured() {
+        Some(measured) => {
+            let figures = measured.figures();
+            format!(
+                "prefill {} tok/s, decode {} tok/s",
+                rate(figures.prefill().tok_s()),
+                rate(figures.decode().tok_s())
+            )
+        }
+        None => format!("{} {}", row.status(), row.detail().unwrap_or_default()),
+    }
+}

@@ -1,0 +1,170 @@
+//! Control rows: one small checkpoint measured first, last and in between, and what its rates say of the rows between two
+//! of them.
+//!
+//! The rates of a host that stays the same stay within its noise. Where two controls in a row differ by more, nobody knows
+//! which of the rows between them were measured on which host: those are invalid, and can be measured again alone.
+
+use mlxcel_reports::row::{AnyRow, Figures};
+use mlxcel_reports::status::{Exclusion, Rule, Status};
+
+/// The band of a host whose own noise is not known, in percent: the spread that a valid row may have.
+pub(super) const DEFAULT_BAND_PCT: f64 = 4.0;
+/// So many rows without control are few enough, where nobody asked for one.
+pub(super) const FEWEST_ROWS: usize = 4;
+/// Rows between two controls, where nobody said.
+pub(super) const DEFAULT_EVERY: u32 = 10;
+
+/// When controls are due, and what the last one showed.
+#[derive(Debug)]
+pub(super) struct Controls {
+    /// Place of the control checkpoint, and rows between two controls; `None` for no controls.
+    every: Option<u32>,
+    band_pct: f64,
+    last: Option<Rates>,
+    /// Places in the order of measurement since the last control.
+    since: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Rates {
+    prefill: f64,
+    decode: f64,
+    prefill_spread_pct: f64,
+    decode_spread_pct: f64,
+}
+
+/// Two controls that disagree.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Drift {
+    /// Places in the order of measurement of the rows between them.
+    pub(super) rows: Vec<u32>,
+    /// What was found, for the rows.
+    pub(super) detail: String,
+}
+
+impl Controls {
+    /// After every so many rows; 0 and `None` are never.
+    pub(super) fn new(every: Option<u32>, band_pct: Option<f64>) -> Self {
+        Self {
+            every: every.filter(|every| *every > 0),
+            band_pct: band_pct.unwrap_or(DEFAULT_BAND_PCT),
+            last: None,
+            since: Vec::new(),
+        }
+    }
+
+    /// Whether there are controls at all.
+    pub(super) const fn are_made(&self) -> bool {
+        self.every.is_some()
+    }
+
+    /// The band, in percent.
+    pub(super) const fn band_pct(&self) -> f64 {
+        self.band_pct
+    }
+
+    /// Whether one is due before the next row.
+    pub(super) fn due_before_row(&self, nothing_measured_yet: bool) -> bool {
+        self.every.is_some_and(|every| nothing_measured_yet || self.since.len() >= every as usize)
+    }
+
+    /// Whether one is due after the last row.
+    pub(super) fn due_at_end(&self) -> bool {
+        self.are_made() && !self.since.is_empty()
+    }
+
+    /// A row was measured.
+    pub(super) fn row(&mut self, order_index: u32) {
+        if self.are_made() {
+            self.since.push(order_index);
+        }
+    }
+
+    /// A control was measured: which rows it makes invalid. One that failed says nothing of the host, and the rows before
+    /// it wait for the next.
+    pub(super) fn control(&mut self, row: &AnyRow) -> Option<Drift> {
+        let rates = rates(row)?;
+        let before = self.last.replace(rates);
+        let rows = std::mem::take(&mut self.since);
+        let detail = self.difference(before?, rates)?;
+        (!rows.is_empty()).then_some(Drift { rows, detail })
+    }
+
+    fn difference(&self, before: Rates, after: Rates) -> Option<String> {
+        let pairs = [
+            ("decode", before.decode, after.decode, before.decode_spread_pct.max(after.decode_spread_pct)),
+            (
+                "prefill",
+                before.prefill,
+                after.prefill,
+                before.prefill_spread_pct.max(after.prefill_spread_pct),
+            ),
+        ];
+        pairs.into_iter().find_map(|(what, one, other, spread)| {
+            let apart = 100.0 * (one - other).abs() / f64::midpoint(one, other);
+            // Controls that are themselves uneven by more than the band cannot show less.
+            let band = self.band_pct.max(spread);
+            (apart > band).then(|| {
+                format!(
+                    "the control's {what} rate was {one:.2} tok/s before this row and {other:.2} after it, {apart:.1} % \
+                     apart where {band:.1} % are noise"
+                )
+            })
+        })
+    }
+}
+
+/// The rates of a control; none of one that failed or was contended. That it was measured by another program, as in tests,
+/// does not matter here.
+fn rates(row: &AnyRow) -> Option<Rates> {
+    let usable = matches!(
+        row.status(),
+        Status::Ok | Status::Excluded(Exclusion::Invalid(Rule::Provenance | Rule::Spread))
+    );
+    let figures = row.figures().filter(|_| usable)?;
+    Some(Rates {
+        prefill: figures.prefill().tok_s()?,
+        decode: figures.decode().tok_s()?,
+        prefill_spread_pct: Figures::prefill_spread_pct(figures).unwrap_or(0.0),
+        decode_spread_pct: Figures::decode_spread_pct(figures).unwrap_or(0.0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates_of(decode: f64) -> Rates {
+        Rates { prefill: 100.0, decode, prefill_spread_pct: 0.0, decode_spread_pct: 0.0 }
+    }
+
+    #[test]
+    fn controls_come_first_after_every_so_many_rows_and_last() {
+        let mut controls = Controls::new(Some(2), None);
+        assert!(controls.due_before_row(true) && !controls.due_at_end());
+        controls.row(0);
+        assert!(!controls.due_before_row(false));
+        controls.row(1);
+        assert!(controls.due_before_row(false) && controls.due_at_end());
+        for never in [None, Some(0)] {
+            let mut controls = Controls::new(never, None);
+            controls.row(0);
+            assert!(!controls.due_before_row(true) && !controls.due_at_end() && !controls.are_made());
+        }
+    }
+
+    #[test]
+    fn controls_that_differ_beyond_the_band_say_by_how_much() {
+        let controls = Controls::new(Some(2), None);
+        assert_eq!(controls.difference(rates_of(100.0), rates_of(103.0)), None);
+        let detail = controls.difference(rates_of(100.0), rates_of(90.0)).unwrap_or_default();
+        assert!(
+            detail.contains("decode rate was 100.00 tok/s before") && detail.contains("10.5 %"),
+            "{detail}"
+        );
+        let narrow = Controls::new(Some(2), Some(1.0));
+        assert!(narrow.difference(rates_of(100.0), rates_of(103.0)).is_some());
+        let uneven = Rates { decode_spread_pct: 20.0, ..rates_of(90.0) };
+        assert_eq!(controls.difference(rates_of(100.0), uneven), None);
+    }
+}

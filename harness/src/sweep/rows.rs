@@ -1,0 +1,227 @@
+//! Makes the row of a checkpoint from what its worker did: identity, conditions, and whether the numbers are valid.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use mlxcel_reports::measure::Sample;
+use mlxcel_reports::row::{
+    AnyRow, Conditions, Figures, HostState, Measured, Memory, Row, RowIdentity, Traffic,
+};
+use mlxcel_reports::status::{Exclusion, Rule};
+
+use super::foresight::Foresight;
+use super::guards;
+use super::judge::{Judged, join};
+use super::model_shape::ModelShape;
+use super::plan::{Action, Place};
+use super::prepare::Cell;
+use super::record::{RunFacts, Runtime};
+use crate::worker::session::{Session, Task};
+
+/// The share of what the host can stream from which a rate is not believed, in percent.
+const IMPLAUSIBLE_PCT: f64 = 102.0;
+
+/// What a row is made from.
+pub(super) struct Making<'a> {
+    pub(super) run: &'a RunFacts,
+    pub(super) foresight: &'a Foresight<'a>,
+    pub(super) remarks: &'a [String],
+    pub(super) runtime: Runtime<'a>,
+    /// Measured by another program than this one, and not as a reference.
+    pub(super) foreign: Option<String>,
+    pub(super) place: &'a Place,
+    pub(super) cell: &'a Cell,
+    pub(super) task: &'a Task,
+    pub(super) order_index: u32,
+    pub(super) started_at: Timestamp,
+}
+
+/// What was seen around a measurement.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Surrounding {
+    pub(super) waited: Option<Duration>,
+    pub(super) host_state: HostState,
+    pub(super) stream_bytes_s: Option<f64>,
+    /// Weights up to this size may be read from a cache faster than from memory.
+    pub(super) last_level_cache_bytes: Option<u64>,
+    /// Why the row is invalid by what the host did.
+    pub(super) contended: Option<String>,
+}
+
+impl Making<'_> {
+    /// The row of a checkpoint that was not started.
+    pub(super) fn unmeasured(&self, exclusion: Exclusion, detail: &str) -> AnyRow {
+        let mut identity = self.identity(None);
+        identity.conditions.memory = self.memory(None);
+        self.excluded(identity, None, exclusion, detail, &[])
+    }
+
+    /// The row of a checkpoint whose worker was started.
+    pub(super) fn measured(&self, session: &Session, judged: &Judged, around: &Surrounding) -> AnyRow {
+        let mut identity = self.identity(Some(session));
+        identity.conditions = self.conditions(session, &judged.samples, around);
+        let traffic = identity.conditions.traffic.clone();
+        let load_nanos = session.loaded.as_ref().map(|loaded| loaded.load_nanos);
+        if let Some(exclusion) = &judged.exclusion {
+            return self.excluded(identity, load_nanos, exclusion.clone(), &judged.detail, &judged.samples);
+        }
+        match Row::measured(identity.clone(), load_nanos, &judged.samples) {
+            Err(broken) => {
+                self.excluded(identity, load_nanos, broken.rule.into(), &broken.detail, &judged.samples)
+            }
+            Ok(row) => {
+                let row = row.with_detail(self.detail(&judged.detail));
+                if let Some(why) = implausible(&row, &traffic, around) {
+                    return self.invalid(row, Rule::ImplausibleBandwidth, &why, judged);
+                }
+                if let Some(why) = &around.contended {
+                    return self.invalid(row, Rule::Contended, why, judged);
+                }
+                self.vouched(row, judged, session)
+            }
+        }
+    }
+
+    /// A valid row only stays one when it was measured by what the provenance says.
+    fn vouched(&self, row: Row<Measured>, judged: &Judged, session: &Session) -> AnyRow {
+        if let Some(why) = &self.foreign {
+            return self.invalid(row, Rule::Provenance, why, judged);
+        }
+        let first = match self.runtime {
+            Runtime::Own => &self.run.hello.runtime,
+            Runtime::Reference(hello) => &hello.runtime,
+        };
+        let now = session.hello.as_ref().map(|hello| &hello.runtime);
+        match now.and_then(|now| guards::changed_runtime(first, now)) {
+            Some(why) => self.invalid(row, Rule::Provenance, &why, judged),
+            None => row.into(),
+        }
+    }
+
+    fn invalid(&self, row: Row<Measured>, rule: Rule, why: &str, judged: &Judged) -> AnyRow {
+        row.invalidated(rule, self.detail(&join(why, &judged.detail))).into()
+    }
+
+    fn excluded(
+        &self,
+        identity: RowIdentity,
+        load_nanos: Option<u64>,
+        exclusion: Exclusion,
+        detail: &str,
+        samples: &[Sample],
+    ) -> AnyRow {
+        Row::excluded(identity, load_nanos, exclusion, self.detail(detail), samples).into()
+    }
+
+    fn identity(&self, session: Option<&Session>) -> RowIdentity {
+        self.run.identity(
+            self.runtime,
+            self.place,
+            (self.task, self.cell),
+            self.order_index,
+            self.started_at,
+            session,
+        )
+    }
+
+    /// What is private is abbreviated; what holds for every row is said in each.
+    fn detail(&self, detail: &str) -> String {
+        let detail = join(detail, self.cell.remark.as_deref().unwrap_or_default());
+        let detail = self.run.private.text(&detail);
+        self.remarks.iter().fold(detail, |text, remark| join(&text, remark))
+    }
+
+    fn conditions(&self, session: &Session, samples: &[Sample], around: &Surrounding) -> Conditions {
+        let generated = Figures::of(samples).ok().map(|figures| figures.decode().generated());
+        let bytes_per_token = match &self.place.action {
+            Action::Measure(folder) => generated.filter(|generated| *generated > 1).and_then(|generated| {
+                ModelShape::of(folder).bytes_per_decode_step(self.cell.prompt_tokens, generated)
+            }),
+            Action::Record(..) => None,
+        };
+        Conditions {
+            memory: self.memory(Some(session)),
+            traffic: Traffic { bytes_per_token, stream_bytes_s: around.stream_bytes_s },
+            host_state: around.host_state.clone(),
+            cooldown_nanos: around.waited.and_then(|waited| u64::try_from(waited.as_nanos()).ok()),
+        }
+    }
+
+    fn memory(&self, session: Option<&Session>) -> Memory {
+        let estimate_bytes = match &self.place.action {
+            Action::Measure(folder) => Some(self.foresight.estimate(folder, self.cell).bytes()),
+            Action::Record(..) => None,
+        };
+        let loaded = session.and_then(|session| session.loaded.as_ref());
+        let warmup = session.and_then(|session| session.warmup.as_ref());
+        let ending = session.and_then(|session| session.ending.as_ref());
+        Memory {
+            estimate_bytes,
+            budget_bytes: self.foresight.budget.as_ref().map(|budget| budget.bytes),
+            load_peak_bytes: loaded.and_then(|loaded| loaded.peak_memory_bytes),
+            warmup_peak_bytes: warmup.and_then(|warmup| warmup.sample.peak_memory_bytes),
+            worker_peak_bytes: ending.and_then(|ending| ending.peak_memory_bytes),
+        }
+    }
+}
+
+/// Why a decode rate cannot be, if it cannot.
+fn implausible(row: &Row<Measured>, traffic: &Traffic, around: &Surrounding) -> Option<String> {
+    let (bytes, stream) = (traffic.bytes_per_token?, traffic.stream_bytes_s?);
+    // What fits into the last-level cache need not come from memory.
+    if around.last_level_cache_bytes.is_some_and(|cache| bytes <= cache) {
+        return None;
+    }
+    let implied = bytes as f64 * row.figures().decode().tok_s()?;
+    let share = 100.0 * implied / stream;
+    (share > IMPLAUSIBLE_PCT).then(|| {
+        format!(
+            "the decode rate needs {:.1} GB/s, {share:.0} % of the {:.1} GB/s that this host streams from memory",
+            implied / 1e9,
+            stream / 1e9
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlxcel_reports::measure::RawSample;
+
+    /// Four tokens, three steps of 1 ms: 1000 tokens a second.
+    fn row(traffic: Traffic) -> Result<Row<Measured>, Box<dyn std::error::Error>> {
+        let sample = Sample::try_from(RawSample {
+            rep: 1,
+            prompt_tokens: 8,
+            token_nanos: vec![2_000_000, 3_000_000, 4_000_000, 5_000_000],
+            host_nanos: None,
+            peak_memory_bytes: None,
+            started_at: None,
+            finish: None,
+        })?;
+        let golden =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/tests/golden/rows_v2.csv");
+        let rows = mlxcel_reports::wire::read_rows(&golden)?;
+        let mut identity = rows.first().ok_or("no row")?.identity().clone();
+        identity.workload.prompt_target_len = Some(8);
+        identity.conditions.traffic = traffic;
+        Ok(Row::measured(identity, None, &[sample])?)
+    }
+
+    #[test]
+    fn a_rate_beyond_what_the_host_streams_is_not_believed() -> Result<(), Box<dyn std::error::Error>> {
+        let judged = |bytes, stream, cache| -> Result<Option<String>, Box<dyn std::error::Error>> {
+            let traffic = Traffic { bytes_per_token: bytes, stream_bytes_s: stream };
+            let around = Surrounding { last_level_cache_bytes: cache, ..Surrounding::default() };
+            Ok(implausible(&row(traffic.clone())?, &traffic, &around))
+        };
+        // 1000 tokens a second of 10 MB are 10 GB/s.
+        assert_eq!(judged(Some(10_000_000), Some(9.9e9), None)?, None);
+        let why = judged(Some(10_000_000), Some(9.7e9), None)?.unwrap_or_default();
+        assert!(why.contains("10.0 GB/s") && why.contains("103 %"), "{why}");
+        assert_eq!(judged(Some(10_000_000), Some(1e9), Some(32_000_000))?, None);
+        assert_eq!(judged(Some(10_000_000), None, None)?, None);
+        assert_eq!(judged(None, Some(1.0), None)?, None);
+        Ok(())
+    }
+}

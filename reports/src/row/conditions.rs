@@ -1,0 +1,117 @@
+//! Under which conditions a row was measured: memory, the state of the host, what was waited, and the memory traffic that
+//! a decode step needs.
+//!
+//! Everything here may be unknown: rows of older files have none of it, and not every host tells everything.
+
+use crate::text::words;
+
+words! {
+    /// How the wait for a quiet host ended before a row was measured.
+    pub enum QuietGate ("state of the quiet gate") {
+        /// The host was quiet for as long as asked.
+        Quiet = "Quiet",
+        /// The host did not become quiet within the limit; measuring began all the same.
+        TimedOut = "TimedOut",
+        /// Nobody looked.
+        Disabled = "Disabled",
+    }
+}
+
+/// The conditions of a measurement.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conditions {
+    /// Memory that was expected and used.
+    pub memory: Memory,
+    /// Memory traffic of a decode step.
+    pub traffic: Traffic,
+    /// The host.
+    pub host_state: HostState,
+    /// What was really waited for the host to cool before the row was measured, in nanoseconds.
+    pub cooldown_nanos: Option<u64>,
+}
+
+/// Memory of a row, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Weights and cache as they were estimated before anything was started.
+    pub estimate_bytes: Option<u64>,
+    /// What the estimate was held against.
+    pub budget_bytes: Option<u64>,
+    /// Peak of MLX's memory while loading.
+    pub load_peak_bytes: Option<u64>,
+    /// Peak of MLX's memory during the warm-up.
+    pub warmup_peak_bytes: Option<u64>,
+    /// Highest resident memory of the worker process, as the operating system counts it.
+    pub worker_peak_bytes: Option<u64>,
+}
+
+/// Memory traffic of a decode step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Traffic {
+    /// Bytes that must be read for one token: the weights it touches and the key/value cache at that length, the mean over
+    /// the decode steps.
+    pub bytes_per_token: Option<u64>,
+    /// Bytes a second that this host read from memory in one stream, measured at about the time of the row.
+    pub stream_bytes_s: Option<f64>,
+}
+
+/// The host around a measurement.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostState {
+    /// How the wait for a quiet host ended.
+    pub quiet_gate: Option<QuietGate>,
+    /// How long was waited for it, in nanoseconds.
+    pub quiet_wait_nanos: Option<u64>,
+    /// Share of the measured time in which other work ran, in percent.
+    pub contended_pct: Option<f64>,
+    /// Thermal state when the measurement began; in words and degrees, as the host gives it.
+    pub thermal_start: Option<String>,
+    /// The worst during the measurement.
+    pub thermal_worst: Option<String>,
+    /// When it ended.
+    pub thermal_end: Option<String>,
+    /// Source of power, and the mode where there is one.
+    pub power: Option<String>,
+    /// By how much the use of swap grew during the measurement.
+    pub swap_growth_bytes: Option<u64>,
+    /// Time since the host was started.
+    pub uptime_s: Option<u64>,
+    /// Smallest difference that this host can tell from noise, in percent, as its own measurements of nothing show.
+    pub noise_floor_pct: Option<f64>,
+}
+
+/// Bytes a second at a decode rate in tokens a second.
+pub(crate) fn implied_bandwidth(traffic: &Traffic, decode_tok_s: Option<f64>) -> Option<f64> {
+    let bytes = traffic.bytes_per_token.filter(|bytes| *bytes > 0)?;
+    Some(bytes as f64 * decode_tok_s?).filter(|bandwidth| bandwidth.is_finite())
+}
+
+/// The same as a share of what the host can stream, in percent.
+pub(crate) fn bandwidth_pct(traffic: &Traffic, decode_tok_s: Option<f64>) -> Option<f64> {
+    let stream = traffic.stream_bytes_s.filter(|stream| *stream > 0.0)?;
+    Some(100.0 * implied_bandwidth(traffic, decode_tok_s)? / stream).filter(|share| share.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_implied_bandwidth_is_bytes_a_token_times_tokens_a_second() {
+        let traffic = Traffic { bytes_per_token: Some(2_000_000), stream_bytes_s: Some(4e9) };
+        assert_eq!(implied_bandwidth(&traffic, Some(1_000.0)), Some(2e9));
+        assert_eq!(bandwidth_pct(&traffic, Some(1_000.0)), Some(50.0));
+        assert_eq!(bandwidth_pct(&traffic, None), None);
+    }
+
+    #[test]
+    fn what_is_unknown_or_nothing_gives_no_bandwidth() {
+        let unknown = Traffic { bytes_per_token: None, stream_bytes_s: Some(4e9) };
+        assert_eq!(implied_bandwidth(&unknown, Some(1.0)), None);
+        let nothing = Traffic { bytes_per_token: Some(0), stream_bytes_s: Some(0.0) };
+        assert_eq!(
+            (implied_bandwidth(&nothing, Some(1.0)), bandwidth_pct(&nothing, Some(1.0))),
+            (None, None)
+        );
+    }
+}
