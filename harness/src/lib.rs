@@ -2,6 +2,7 @@
 //!
 //! [`sweep`] plans, runs one [`worker`] process a checkpoint, judges what came back and stores it;
 //! [`provenance`] finds out what ran and on what; [`host`] watches the host meanwhile;
+//! `micro` measures single kernels;
 //! [`default_models`] makes the checkpoints of a sweep that names none. Rows, statuses and rendering are the `reports` crate's, loading and generating the runtime's.
 //! The program in `main` only calls [`run`].
 
@@ -11,6 +12,8 @@ pub mod default_models;
 mod digests;
 pub mod exit;
 pub mod host;
+#[cfg(feature = "runtime")]
+pub mod micro;
 pub mod provenance;
 pub mod reference;
 pub mod sweep;

@@ -4,6 +4,7 @@ mod catalog;
 mod compare;
 mod doctor;
 mod gate;
+mod micro;
 mod quiet;
 mod sweep;
 mod verify;
@@ -16,6 +17,7 @@ pub use catalog::{
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
 pub use doctor::DoctorArgs;
 pub use gate::{GateArgs, GateFormat, ReportFile};
+pub use micro::{FloatName, MicroCommand, QmmArgs, QmmMode, WeightShape};
 pub use quiet::{QuietArgs, QuietWatcherArgs};
 pub use sweep::{
     ConditionArgs, Cooldown, Dedup, Format, MODELS, Order, QuietGateArgs, Reference, Retry, RosterArgs,
@@ -51,6 +53,9 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Say how small a difference this host can tell from noise.
     Doctor(DoctorArgs),
+    /// Measure single operations: our kernels beside MLX's and what this host can do at best.
+    #[command(subcommand)]
+    Micro(MicroCommand),
     /// Run a command with other programs suspended, such as the indexers of macOS.
     Quiet(QuietArgs),
     /// Prove every rule of a comparison on a built-in corpus of bad pairs.

@@ -5,6 +5,7 @@ mod compare;
 mod doctor;
 mod gate;
 mod history;
+mod micro;
 mod noise;
 mod quiet;
 mod selftest;
@@ -32,6 +33,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Version { json } => version::run(json),
         Command::Worker => worker::run(),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Micro(command) => micro::run(command),
         Command::Quiet(arguments) => quiet::run(arguments),
         Command::QuietWatcher(arguments) => quiet::watch(arguments),
     }

@@ -74,7 +74,7 @@ pub fn measure(cache: Option<&LastLevelCache>, passes: usize) -> Result<Stream, 
     measure_with(buffer_bytes(cache, available_bytes())?, usable_cores(), passes)
 }
 
-fn available_bytes() -> Option<u64> {
+pub(crate) fn available_bytes() -> Option<u64> {
     let memory = sysinfo::MemoryRefreshKind::nothing().with_ram();
     let system =
         sysinfo::System::new_with_specifics(sysinfo::RefreshKind::nothing().with_memory(memory)).ok()?;

@@ -47,6 +47,12 @@ pub fn setting() -> Result<Setting, SettingError> {
         .clone()
 }
 
+/// The instruction set and the width that our kernels have where they compute, whether or not they do in this process: what
+/// `MLXCEL_CPU_ISA` and `MLXCEL_QMV_WIDE` say.
+pub fn choice() -> Result<(Isa, Width), SettingError> {
+    choose(&|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+}
+
 /// What runs our kernels; `None` where MLX's own compute. A variable that says something unknown was refused when the
 /// checkpoint was loaded.
 pub(super) fn means() -> Option<Means<'static>> {
@@ -57,13 +63,13 @@ pub(super) fn means() -> Option<Means<'static>> {
 }
 
 fn decide(on_cpu: bool, read: &dyn Fn(&'static str) -> Option<String>) -> Result<Setting, SettingError> {
-    let switch = |name: &'static str| match read(name).as_deref() {
-        None | Some("" | "1") => Ok(true),
-        Some("0") => Ok(false),
-        Some(value) => Err(SettingError { name, value: value.to_owned(), expected: "0 or 1".to_owned() }),
-    };
-    let ours = switch("MLXCEL_CPU_KERNELS")?;
-    let width = if switch("MLXCEL_QMV_WIDE")? { Width::Wide } else { Width::Narrow };
+    let ours = switch("MLXCEL_CPU_KERNELS", read)?;
+    let (isa, width) = choose(read)?;
+    Ok(if on_cpu && ours { Setting::Cpu { isa, width } } else { Setting::Mlx })
+}
+
+fn choose(read: &dyn Fn(&'static str) -> Option<String>) -> Result<(Isa, Width), SettingError> {
+    let width = if switch("MLXCEL_QMV_WIDE", read)? { Width::Wide } else { Width::Narrow };
     let name = "MLXCEL_CPU_ISA";
     let isa = match read(name) {
         Some(value) if !value.is_empty() => Isa::named(&value).ok_or_else(|| {
@@ -76,7 +82,15 @@ fn decide(on_cpu: bool, read: &dyn Fn(&'static str) -> Option<String>) -> Result
         })?,
         _ => Isa::best(),
     };
-    Ok(if on_cpu && ours { Setting::Cpu { isa, width } } else { Setting::Mlx })
+    Ok((isa, width))
+}
+
+fn switch(name: &'static str, read: &dyn Fn(&'static str) -> Option<String>) -> Result<bool, SettingError> {
+    match read(name).as_deref() {
+        None | Some("" | "1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(value) => Err(SettingError { name, value: value.to_owned(), expected: "0 or 1".to_owned() }),
+    }
 }
 
 impl Setting {
@@ -108,6 +122,13 @@ mod tests {
     fn kernels_are_mlxs_where_asked_and_on_other_backends() {
         assert_eq!(with("MLXCEL_CPU_KERNELS", "0"), Ok(Setting::Mlx));
         assert_eq!(decide(false, &|_| None), Ok(Setting::Mlx));
+    }
+
+    #[test]
+    fn the_choice_of_our_kernels_does_not_depend_on_the_switch() {
+        let read = |name: &'static str| (name != "MLXCEL_CPU_ISA").then(|| "0".to_owned());
+        assert_eq!(choose(&read), Ok((Isa::best(), Width::Narrow)));
+        assert_eq!(decide(true, &read), Ok(Setting::Mlx));
     }
 
     #[test]

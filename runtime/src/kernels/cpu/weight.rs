@@ -157,7 +157,7 @@ fn row_of(array: &Array) -> Option<Rows> {
 }
 
 /// The memory of an array that has been evaluated and lies row after row.
-fn data_of(array: &Array) -> Option<*const u8> {
+pub(super) fn data_of(array: &Array) -> Option<*const u8> {
     let (mut available, mut contiguous) = (false, false);
     // SAFETY: each call reads the array's state; the last one the place of its memory, which is there.
     unsafe {

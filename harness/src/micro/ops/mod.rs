@@ -1,0 +1,3 @@
+//! The operations that can be measured by themselves.
+
+pub mod qmm;
