@@ -6,3 +6,5 @@ cd "$(dirname "$0")/.."
 
 scripts/oracle_env.sh >/dev/null
 cargo test --workspace --locked "$@"
+# On a CPU the tests above ran with our own kernels; parity holds with MLX's as well.
+MLXCEL_CPU_KERNELS=0 cargo test --package mlxcel --test parity --locked

@@ -256,10 +256,10 @@ impl SweepArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ShapeArgs {
     /// Exact length of the synthetic prompt, in tokens; several, separated by commas, give each checkpoint a row
-    /// for each, capped by its context [default: 512; less for the default models on the CPU backend].
+    /// for each, capped by its context [default: 512; less for the default models with MLX's own kernels on a CPU].
     #[arg(long, value_name = "N", value_parser = at_least_one, value_delimiter = ',')]
     pub prompt_tokens: Vec<NonZeroU64>,
-    /// Exact number of tokens to generate [default: 128; less for the default models on the CPU backend].
+    /// Exact number of tokens to generate [default: 128; less for the default models with MLX's own kernels on a CPU].
     #[arg(long, value_name = "N", value_parser = at_least_two)]
     pub max_tokens: Option<NonZeroU64>,
     /// Measured repetitions of each checkpoint, after one discarded warm-up of the same shape.

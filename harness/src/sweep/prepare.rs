@@ -31,8 +31,8 @@ use crate::worker::session::{Cut, Session, Surroundings, introduce};
 
 /// The shape of the methodology: prompt and generated tokens.
 const FULL_SHAPE: (u64, u64) = (512, 128);
-/// The shape for the default models on the CPU backend, where the full one would take too long for a first
-/// try.
+/// The shape for the default models with MLX's own kernels on a CPU, where the full one would take too long for a
+/// first try.
 const SMALL_SHAPE: (u64, u64) = (64, 16);
 /// How long a worker may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_mins(3);
@@ -201,7 +201,7 @@ pub(super) fn resolve(
         remarks.extend(remark);
         (plan::listed(&folders), false, synthetic)
     };
-    let (lengths, max_tokens, remark) = shape(&arguments.shape, by_default, backend);
+    let (lengths, max_tokens, remark) = shape(&arguments.shape, by_default, mlx_on_cpu(backend));
     let first_look = remark.is_some();
     if let Some(remark) = remark {
         complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
@@ -260,14 +260,15 @@ fn new_seed() -> u64 {
 }
 
 /// Prompt and generated tokens, and a remark where they are not the usual ones.
-fn shape(given: &ShapeArgs, default_models: bool, backend: Backend) -> (Vec<u64>, u64, Option<String>) {
+fn shape(given: &ShapeArgs, default_models: bool, mlx_on_cpu: bool) -> (Vec<u64>, u64, Option<String>) {
     let mut lengths: Vec<u64> = given.prompt_tokens.iter().map(|length| length.get()).collect();
     lengths.sort_unstable();
     lengths.dedup();
-    if default_models && backend == Backend::Cpu && lengths.is_empty() && given.max_tokens.is_none() {
+    if default_models && mlx_on_cpu && lengths.is_empty() && given.max_tokens.is_none() {
         let (prompt, generated) = SMALL_SHAPE;
         let remark = format!(
-            "small shape of the default models on the CPU backend: {prompt} prompt tokens, {generated} generated"
+            "small shape of the default models with MLX's own kernels on a CPU: {prompt} prompt tokens, {generated} \
+             generated"
         );
         return (vec![prompt], generated, Some(remark));
     }
@@ -275,6 +276,17 @@ fn shape(given: &ShapeArgs, default_models: bool, backend: Backend) -> (Vec<u64>
         lengths.push(FULL_SHAPE.0);
     }
     (lengths, given.max_tokens.map_or(FULL_SHAPE.1, std::num::NonZero::get), None)
+}
+
+/// Whether MLX's own kernels compute on the processor: some tens of times slower than the runtime's.
+fn mlx_on_cpu(backend: Backend) -> bool {
+    #[cfg(feature = "runtime")]
+    let own_kernels =
+        matches!(mlxcel::kernels::cpu::setting(), Ok(mlxcel::kernels::cpu::Setting::Cpu { .. }));
+    // Without the runtime nothing is computed here.
+    #[cfg(not(feature = "runtime"))]
+    let own_kernels = true;
+    backend == Backend::Cpu && !own_kernels
 }
 
 pub(super) fn facts(
@@ -392,13 +404,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_default_models_on_a_cpu_have_the_small_shape_and_it_is_told() -> anyhow::Result<()> {
+    fn only_the_default_models_with_mlxs_kernels_on_a_cpu_have_the_small_shape_and_it_is_told()
+    -> anyhow::Result<()> {
         let none = given(&[])?;
-        let (prompt, generated, remark) = shape(&none, true, Backend::Cpu);
+        let (prompt, generated, remark) = shape(&none, true, true);
         assert_eq!((prompt, generated), (vec![SMALL_SHAPE.0], SMALL_SHAPE.1));
         assert!(remark.is_some_and(|remark| remark.contains("64 prompt tokens, 16 generated")));
-        assert_eq!(shape(&none, true, Backend::Metal), (vec![512], 128, None));
-        assert_eq!(shape(&none, false, Backend::Cpu), (vec![512], 128, None));
+        assert_eq!(shape(&none, true, false), (vec![512], 128, None));
+        assert_eq!(shape(&none, false, true), (vec![512], 128, None));
         Ok(())
     }
 
@@ -414,9 +427,9 @@ mod tests {
 
     #[test]
     fn a_flag_makes_the_shape_the_full_one() -> anyhow::Result<()> {
-        assert_eq!(shape(&given(&["--max-tokens", "32"])?, true, Backend::Cpu), (vec![512], 32, None));
-        assert_eq!(shape(&given(&["--prompt-tokens", "7"])?, true, Backend::Cpu), (vec![7], 128, None));
-        assert_eq!(shape(&given(&["--prompt-tokens", "9,7,9"])?, false, Backend::Cpu).0, [7, 9]);
+        assert_eq!(shape(&given(&["--max-tokens", "32"])?, true, true), (vec![512], 32, None));
+        assert_eq!(shape(&given(&["--prompt-tokens", "7"])?, true, true), (vec![7], 128, None));
+        assert_eq!(shape(&given(&["--prompt-tokens", "9,7,9"])?, false, true).0, [7, 9]);
         Ok(())
     }
 }
