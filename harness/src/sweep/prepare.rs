@@ -202,7 +202,8 @@ pub(super) fn resolve(
         (plan::listed(&folders), false, synthetic)
     };
     let (lengths, max_tokens, remark) = shape(&arguments.shape, by_default, mlx_on_cpu(backend));
-    let first_look = remark.is_some();
+    let first_look =
+        by_default && arguments.shape.prompt_tokens.is_empty() && arguments.shape.max_tokens.is_none();
     if let Some(remark) = remark {
         complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
         remarks.push(remark);
