@@ -45,7 +45,7 @@ pub(super) struct Resolved {
     pub(super) single: bool,
     /// Whether the weights of all places are made up.
     pub(super) synthetic: bool,
-    /// Whether these are the default models in their small shape.
+    /// Whether neither models nor a shape were named.
     pub(super) first_look: bool,
     /// Requested lengths of the prompt, rising.
     pub(super) lengths: Vec<u64>,

@@ -123,7 +123,7 @@ pub unsafe fn attention(
             scratch::with(&PIECE, Block::floats(means.isa, queries.dim), |memory| {
                 // SAFETY: each piece writes its own rows of the output.
                 unsafe {
-                    means.isa.run(Block { call: &call, row: piece / blocks, block: piece % blocks, memory })
+                    means.isa.run(Block { call: &call, row: piece / blocks, block: piece % blocks, memory });
                 };
             });
         });

@@ -9,6 +9,14 @@
     reason = "in a kernel compiled for an instruction set, every line stands on the contract of `Simd` and of the kernel"
 )]
 #![allow(clippy::inline_always, reason = "code is compiled for an instruction set only where it is inlined")]
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "whoever hands memory over vouches for its alignment; words of packed weights are read unaligned"
+)]
+#![allow(clippy::wildcard_imports, reason = "the intrinsics of an instruction set are one vocabulary")]
+#![allow(clippy::struct_field_names, reason = "an array of heads has heads, a table of rows has rows")]
+#![allow(clippy::needless_range_loop, reason = "an index that walks several arrays at once")]
+#![allow(clippy::similar_names, reason = "gate and gates, weight and weights are different things here")]
 #![allow(clippy::many_single_char_names, reason = "m, n, k, x, w are the names of the field")]
 
 mod attention;

@@ -132,7 +132,9 @@ impl Pool {
     }
 
     /// Calls `body` once with each number below `pieces`, on this thread and the pool's, and returns when all are done.
-    /// A panic of a piece is passed on to the caller.
+    ///
+    /// # Panics
+    /// Where a piece does.
     pub fn run(&self, pieces: usize, body: &(dyn Fn(usize) + Sync)) {
         if pieces <= 1 || self.workers == 0 || self.busy.swap(true, Ordering::Acquire) {
             (0..pieces).for_each(body);
@@ -143,9 +145,7 @@ impl Pool {
         // and counts itself into `inside` there; below, the job is taken out under the same lock, and then `inside` is
         // waited for. So no worker uses the pointer after this function returns.
         let body_pointer = Body(unsafe {
-            std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync + 'static)>(
-                body,
-            )
+            std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body)
         });
         *lock(&self.shared.job) = Some(Job { progress: Arc::clone(&progress), body: body_pointer, pieces });
         self.shared.epoch.fetch_add(1, Ordering::SeqCst);
@@ -327,7 +327,7 @@ mod tests {
         pool.run(3, &|_| {
             pool.run(3, &|piece| {
                 sum.fetch_add(piece, Ordering::Relaxed);
-            })
+            });
         });
         assert_eq!(sum.into_inner(), 9);
     }

@@ -242,7 +242,7 @@ pub fn rope(
                                 rotation,
                                 out,
                                 memory: &mut *memory,
-                            })
+                            });
                         };
                     }
                 }

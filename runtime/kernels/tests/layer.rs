@@ -1,5 +1,7 @@
 //! The halves of a layer against 64-bit floats, for every data type.
 #![allow(unsafe_code, reason = "vouches for the memory it hands to kernels")]
+#![allow(clippy::many_single_char_names, clippy::similar_names, reason = "the names of the field")]
+#![allow(clippy::too_many_lines, reason = "a layer, step by step")]
 
 mod common;
 

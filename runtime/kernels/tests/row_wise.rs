@@ -90,10 +90,10 @@ proptest! {
                 let from = &x.values[(position * heads + head) * dim..][..dim];
                 let to = &mut expected[(head * positions + position) * dim..][..dim];
                 to.copy_from_slice(from);
-                for pair in 0..pairs {
+                for (pair, frequency) in frequencies.iter().enumerate() {
                     let (a, b) = if traditional { (2 * pair, 2 * pair + 1) } else { (pair, pair + pairs) };
                     // The angle as it is in 32-bit floats.
-                    let angle = f64::from((offset + position) as f32 * 0.5 * frequencies[pair]);
+                    let angle = f64::from((offset + position) as f32 * 0.5 * frequency);
                     to[a] = from[a] * angle.cos() - from[b] * angle.sin();
                     to[b] = from[a] * angle.sin() + from[b] * angle.cos();
                 }

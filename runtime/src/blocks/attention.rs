@@ -100,22 +100,19 @@ impl Attention {
         let three = [&queries, &keys, &values];
         let result =
             cpu::attention_output(three, cache.offset(), self.scale, sight, held.output(), residual)?;
-        match result {
-            Some(result) => Ok(Some(result)),
-            // The output layer has a bias of its own beside the residual.
-            None => {
-                let end = cache.offset();
-                let (keys, values) = (range(&keys, 0, end)?, range(&values, 0, end)?);
-                let attended = match cpu::attention(&queries, &keys, &values, self.scale, sight)? {
-                    Some(attended) => attended,
-                    None => {
-                        let mask = if skipped > 0 { &Mask::None } else { mask };
-                        self.attend(queries, keys, values, mask)?
-                    }
-                };
-                self.o_proj.forward_onto(residual, &attended).map(Some)
-            }
+        if result.is_some() {
+            return Ok(result);
         }
+        // The output layer has a bias of its own beside the residual.
+        let end = cache.offset();
+        let (keys, values) = (range(&keys, 0, end)?, range(&values, 0, end)?);
+        let attended = if let Some(attended) = cpu::attention(&queries, &keys, &values, self.scale, sight)? {
+            attended
+        } else {
+            let mask = if skipped > 0 { &Mask::None } else { mask };
+            self.attend(queries, keys, values, mask)?
+        };
+        self.o_proj.forward_onto(residual, &attended).map(Some)
     }
 
     fn held(&self, norm: &RmsNorm) -> Option<&Arc<HeldAttention>> {

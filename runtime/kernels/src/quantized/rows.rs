@@ -338,10 +338,10 @@ impl Piece<'_> {
         let whole_units = self.weight.columns / unit_columns;
         let n_rows = NB.min(self.rows - n - skip);
         // Which of a unit's scales a lane needs, where it spans several groups.
-        let spread = (unit_columns / group_size).clamp(1, S::LANES);
+        let lanes_of_a_scale = S::LANES / (unit_columns / group_size).clamp(1, S::LANES);
         let mut indices = [0; MAX_LANES];
-        for (lane, index) in (0_u32..).zip(&mut indices[..S::LANES]) {
-            *index = lane * spread as u32 / S::LANES as u32;
+        for (scale, lanes) in (0_u32..).zip(indices[..S::LANES].chunks_mut(lanes_of_a_scale)) {
+            lanes.fill(scale);
         }
         unsafe {
             let indices = S::indices(&indices);

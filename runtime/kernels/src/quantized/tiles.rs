@@ -60,7 +60,7 @@ impl QuantizedWeight {
             for (group, at) in (0..count).step_by(group_size).enumerate() {
                 let scale = S::splat(scales[group]);
                 for column in (at..at + group_size).step_by(S::LANES) {
-                    let words = S::fields::<4>(fields.add((from + column) / 2));
+                    let words = S::fields::<4>(fields.add((from + column) / 8 * 4));
                     S::store(to.add(column), S::mul(S::lookup(table, words), scale));
                 }
             }

@@ -163,7 +163,6 @@ impl Quantized {
         let mut scales = Floats::new(dtype, (0..groups).map(|_| 0.02 + 0.01 * random.unit()));
         let biases = Floats::random(dtype, groups, random);
         // Exponents around 1 for E8M0, positive values around 1 for E4M3.
-        #[expect(clippy::cast_possible_truncation, reason = "small")]
         let scale_bytes: Vec<u8> = (0..groups)
             .map(|_| {
                 let spread = (random.next() % 16) as u8;

@@ -126,16 +126,13 @@ pub(crate) fn attention_inputs(
     let queries = Out::new(&query_shape, dtype);
     let parameters =
         InputsParameters { turning, first_query, first_row: cache.map_or(0, |(_, _, first)| first) };
-    match cache {
-        Some((keys, values, _)) => {
-            // What is changed lies behind the positions that earlier steps look at.
-            let outputs = [queries, Out::changed(keys, 2), Out::changed(values, 3)];
-            add::<AttentionInputs, 3>(&[x, angles, keys, values], outputs, parameters, held)
-        }
-        None => {
-            let outputs = [queries, Out::new(&key_shape, dtype), Out::new(&key_shape, dtype)];
-            add::<AttentionInputs, 3>(&[x, angles], outputs, parameters, held)
-        }
+    if let Some((keys, values, _)) = cache {
+        // What is changed lies behind the positions that earlier steps look at.
+        let outputs = [queries, Out::changed(keys, 2), Out::changed(values, 3)];
+        add::<AttentionInputs, 3>(&[x, angles, keys, values], outputs, parameters, held)
+    } else {
+        let outputs = [queries, Out::new(&key_shape, dtype), Out::new(&key_shape, dtype)];
+        add::<AttentionInputs, 3>(&[x, angles], outputs, parameters, held)
     }
     .map(Some)
 }
