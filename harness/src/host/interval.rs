@@ -97,26 +97,14 @@ impl Interval {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::host::memory::MemoryReading;
     use crate::host::own::Own;
     use crate::host::processes::Table;
-    use crate::host::processes::tests::process;
+    use crate::host::processes::tests::{millis, table};
     use crate::host::reading::Reading;
 
     const WORKER: u32 = 50;
-
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
-
-    fn table(processes: &[(u32, u32, &str, u64)]) -> Table {
-        let made =
-            processes.iter().map(|(pid, parent, name, cpu)| (*pid, process(*pid, *parent, name, *cpu)));
-        made.collect()
-    }
 
     /// Windows of a second each, busy or not, one after another.
     fn windows(begun: Instant, busy: &[bool]) -> Vec<Window> {

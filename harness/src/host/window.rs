@@ -242,19 +242,9 @@ fn brought_by_the_ended(one: &Table, other: &Table) -> BTreeMap<u32, Duration> {
 mod tests {
     use super::*;
     use crate::host::processes::linux::HostCpu;
-    use crate::host::processes::tests::process;
+    use crate::host::processes::tests::{millis, process, table};
 
     const WORKER: u32 = 50;
-
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
-
-    fn table(processes: &[(u32, u32, &str, u64)]) -> Table {
-        let made =
-            processes.iter().map(|(pid, parent, name, cpu)| (*pid, process(*pid, *parent, name, *cpu)));
-        made.collect()
-    }
 
     /// A second, in which the processes used what they are listed with.
     fn second(before: Table, after: Table, limits: &Limits) -> Window {

@@ -3,11 +3,9 @@
 
 mod common;
 
-use common::{Floats, Random, Target};
-use mlxcel_kernels::{Dtype, Heads, Isa, Means, Pool, Sight, Width, attention};
+use common::{Floats, Random, Target, pool};
+use mlxcel_kernels::{Dtype, Heads, Isa, Means, Sight, Width, attention};
 use proptest::prelude::*;
-use std::num::NonZeroUsize;
-use std::sync::OnceLock;
 
 struct Shape {
     heads: usize,
@@ -85,11 +83,6 @@ fn run(
         }
     }
     (target.values(), expected, target.bits())
-}
-
-fn pool(threads: usize) -> &'static Pool {
-    static POOLS: OnceLock<Vec<Pool>> = OnceLock::new();
-    &POOLS.get_or_init(|| (1..=3).filter_map(NonZeroUsize::new).map(Pool::new).collect())[threads - 1]
 }
 
 fn check(actual: &[f64], expected: &[f64], dtype: Dtype) {

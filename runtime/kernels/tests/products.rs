@@ -2,11 +2,9 @@
 
 mod common;
 
-use common::{Floats, Quantized, Random, check, dense};
-use mlxcel_kernels::{Dtype, Isa, Means, Pool, Scheme, Width};
+use common::{Floats, Quantized, Random, check, dense, pool};
+use mlxcel_kernels::{Dtype, Isa, Means, Scheme, Width};
 use proptest::prelude::*;
-use std::num::NonZeroUsize;
-use std::sync::OnceLock;
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
@@ -15,12 +13,6 @@ fn schemes() -> Vec<Scheme> {
         [32, 64, 128].map(|group| Scheme::affine(bits, group).expect("OK because it is served"))
     });
     affine.chain([Scheme::MXFP4, Scheme::NVFP4]).collect()
-}
-
-fn pool(threads: usize) -> &'static Pool {
-    static POOLS: OnceLock<Vec<Pool>> = OnceLock::new();
-    let pools = POOLS.get_or_init(|| (1..=3).filter_map(NonZeroUsize::new).map(Pool::new).collect());
-    &pools[threads - 1]
 }
 
 fn means(isa: Isa, threads: usize, width: Width) -> Means<'static> {

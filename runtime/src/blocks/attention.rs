@@ -4,7 +4,7 @@ use super::linear::{Held, Linear};
 use super::rms_norm::RmsNorm;
 use super::rope::{Rope, to_heads};
 use crate::cache::{Cache, Mask, range};
-use crate::kernels::cpu::{self, HeadsArrays, HeldAttention, Sight};
+use crate::kernels::cpu::{self, HeadsArrays, HeldAttention};
 use crate::kernels::mlx::Result;
 use crate::model::Positions;
 use crate::version::Backend;
@@ -46,17 +46,16 @@ impl Attention {
         residual: Option<&Array>,
     ) -> Result<Array> {
         let skipped = if positions == Positions::Last { x.dim(1) - 1 } else { 0 };
+        // The last position alone sees everything that is cached for it.
+        let mask = if skipped > 0 { &Mask::None } else { mask };
         if let Some(result) = self.forward_into_cache(norm, x, mask, cache, skipped, residual)? {
             return Ok(result);
         }
         let [queries, keys, values] = self.inputs(norm, x, cache.offset(), skipped)?;
         let (mut keys, mut values) = cache.update(keys, values)?;
-        let mask = if skipped > 0 {
+        if skipped > 0 {
             (keys, values) = cache.seen_by_last(keys, values)?;
-            &Mask::None
-        } else {
-            mask
-        };
+        }
         let three = [&queries, &keys, &values];
         if let Some(held) = self.o_proj.held()
             && let Some(result) =
@@ -64,6 +63,18 @@ impl Attention {
         {
             return Ok(result);
         }
+        self.attend_and_project(queries, keys, values, mask, residual)
+    }
+
+    /// Attention and the output layer in two nodes or more.
+    fn attend_and_project(
+        &self,
+        queries: Array,
+        keys: Array,
+        values: Array,
+        mask: &Mask,
+        residual: Option<&Array>,
+    ) -> Result<Array> {
         let attended = match cpu::attention(&queries, &keys, &values, self.scale, mask.into())? {
             Some(attended) => attended,
             None => self.attend(queries, keys, values, mask)?,
@@ -96,23 +107,15 @@ impl Attention {
             return Ok(None);
         };
         cache.keep(keys.clone(), values.clone(), x.dim(1));
-        let sight = if skipped > 0 { Sight::All } else { mask.into() };
+        let end = cache.offset();
         let three = [&queries, &keys, &values];
-        let result =
-            cpu::attention_output(three, cache.offset(), self.scale, sight, held.output(), residual)?;
+        let result = cpu::attention_output(three, end, self.scale, mask.into(), held.output(), residual)?;
         if result.is_some() {
             return Ok(result);
         }
         // The output layer has a bias of its own beside the residual.
-        let end = cache.offset();
         let (keys, values) = (range(&keys, 0, end)?, range(&values, 0, end)?);
-        let attended = if let Some(attended) = cpu::attention(&queries, &keys, &values, self.scale, sight)? {
-            attended
-        } else {
-            let mask = if skipped > 0 { &Mask::None } else { mask };
-            self.attend(queries, keys, values, mask)?
-        };
-        self.o_proj.forward_onto(residual, &attended).map(Some)
+        self.attend_and_project(queries, keys, values, mask, residual).map(Some)
     }
 
     fn held(&self, norm: &RmsNorm) -> Option<&Arc<HeldAttention>> {

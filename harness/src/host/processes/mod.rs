@@ -83,6 +83,17 @@ pub(crate) mod tests {
         }
     }
 
+    pub(crate) fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// The processes of these ids, parents, names and milliseconds used.
+    pub(crate) fn table(processes: &[(u32, u32, &str, u64)]) -> Table {
+        let made =
+            processes.iter().map(|(pid, parent, name, cpu)| (*pid, process(*pid, *parent, name, *cpu)));
+        made.collect()
+    }
+
     #[test]
     fn this_very_process_is_in_the_table_with_its_time_and_its_parent() {
         let begun = std::time::Instant::now();
@@ -90,7 +101,7 @@ pub(crate) mod tests {
         while begun.elapsed() < Duration::from_millis(100) {
             number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005));
         }
-        let table = table().unwrap_or_default();
+        let table = super::table().unwrap_or_default();
         let this = table.get(&std::process::id());
         assert!(this.is_some_and(|this| this.cpu >= Duration::from_millis(50)), "{this:?}");
         assert!(this.is_some_and(|this| table.contains_key(&this.parent)), "{this:?}");

@@ -4,8 +4,10 @@
 
 use half::{bf16, f16};
 use mlxcel_kernels::{
-    Addend, DenseWeight, Dtype, Means, Output, QuantizedWeight, Rows, Scheme, Weight, products,
+    Addend, DenseWeight, Dtype, Means, Output, Pool, QuantizedWeight, Rows, Scheme, Weight, products,
 };
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 
 /// A sequence of numbers that looks random (Steele, Lea and Flood's SplitMix64).
 pub struct Random(pub u64);
@@ -23,6 +25,12 @@ impl Random {
     pub fn unit(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
     }
+}
+
+/// A pool of one to three threads.
+pub fn pool(threads: usize) -> &'static Pool {
+    static POOLS: OnceLock<Vec<Pool>> = OnceLock::new();
+    &POOLS.get_or_init(|| (1..=3).filter_map(NonZeroUsize::new).map(Pool::new).collect())[threads - 1]
 }
 
 /// Floats of a data type, as they lie in memory.

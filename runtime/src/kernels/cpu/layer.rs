@@ -155,8 +155,7 @@ pub(crate) fn attention_output(
         && output.result_dtype(dtype) == Some(dtype)
         && served(queries, keys, values)
         && (length..=keys.dim(2)).contains(&positions)
-        && takes_residual(output, residual)
-        && residual.is_none_or(|residual| residual.dtype() == dtype && residual.shape() == shape);
+        && takes_residual(output, residual, &shape, dtype);
     if !fits {
         return Ok(None);
     }
@@ -202,8 +201,7 @@ pub(crate) fn gated_mlp(x: &Array, held: &Arc<HeldMlp>, residual: Option<&Array>
         && x.size() > 0
         && x.shape().last() == Some(&held.norm.columns)
         && x.dtype() == held.norm.dtype
-        && takes_residual(&held.down, residual)
-        && residual.is_none_or(|residual| residual.dtype() == x.dtype() && residual.shape() == x.shape());
+        && takes_residual(&held.down, residual, x.shape(), x.dtype());
     if !fits {
         return Ok(None);
     }

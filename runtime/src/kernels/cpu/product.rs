@@ -6,7 +6,7 @@ use super::setting::means;
 use super::weight::HeldLinear;
 use super::{WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
-use mlx_rs::Array;
+use mlx_rs::{Array, Dtype};
 use mlxcel_kernels::{self as kernels, Addend, Output, Projection};
 use std::sync::Arc;
 
@@ -24,8 +24,7 @@ pub(crate) fn product(
     let served = means().is_some()
         && x.size() > 0
         && columns == linear.columns
-        && takes_residual(linear, residual)
-        && residual.is_none_or(|residual| residual.dtype() == dtype && residual.shape() == shape);
+        && takes_residual(linear, residual, &shape, dtype);
     if !served {
         return Ok(None);
     }
@@ -34,9 +33,17 @@ pub(crate) fn product(
     Ok(Some(result))
 }
 
-/// Whether a residual can be added: a kernel adds one thing, and a bias is one.
-pub(super) fn takes_residual(linear: &HeldLinear, residual: Option<&Array>) -> bool {
-    linear.projection.bias.is_none() || residual.is_none()
+/// Whether a residual can be added to a result of this shape and data type: it has both, and since a kernel adds one
+/// thing, the layer has no bias.
+pub(super) fn takes_residual(
+    linear: &HeldLinear,
+    residual: Option<&Array>,
+    shape: &[i32],
+    dtype: Dtype,
+) -> bool {
+    residual.is_none_or(|residual| {
+        linear.projection.bias.is_none() && residual.dtype() == dtype && residual.shape() == shape
+    })
 }
 
 /// The output of a projection: its bias is added, or the residual, which is an array of the same shape.
