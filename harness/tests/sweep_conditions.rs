@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use common::{
     Bench, HEAR, Outcome, cell, failed, generated, good, hello, loaded, paced, rows, stderr, telling_warmup,
@@ -144,8 +143,7 @@ fn peaks_of_memory_are_written_for_each_phase() -> Outcome {
 /// A stand-in for a Python interpreter: a program that plays this script whatever it is given.
 fn interpreter(bench: &Bench, script: &str) -> Result<String, Box<dyn std::error::Error>> {
     let path = bench.path("python");
-    fs::write(&path, format!("#!/bin/sh\n{script}"))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    common::program::script(&path, &format!("#!/bin/sh\n{script}"))?;
     Ok(format!("mlx-lm={}", path.display()))
 }
 
