@@ -2,6 +2,7 @@
 
 use super::{Kind, QuantizedWeight, Scales};
 use crate::element::{Element, widen, with_element};
+use crate::share::Shared;
 use crate::simd::Simd;
 use std::ops::Range;
 
@@ -47,6 +48,45 @@ static E4M3: [f32; 256] = {
 };
 
 impl QuantizedWeight {
+    /// Asks for the scales and biases of some rows, which may lie outside the weight.
+    #[inline(always)]
+    pub(crate) fn ask_for_scales<S: Simd>(&self, first: usize, rows: usize) {
+        let ask = |data: Shared<u8>, bytes: usize| {
+            let from = data.pointer().cast_const().wrapping_add(first * self.groups() * bytes);
+            for line in (0..rows * self.groups() * bytes).step_by(64) {
+                // SAFETY: asking reads nothing.
+                unsafe { S::prefetch(from.wrapping_add(line)) };
+            }
+        };
+        match self.scales {
+            Scales::Affine { dtype, scales, biases } => {
+                ask(scales, dtype.bytes());
+                ask(biases, dtype.bytes());
+            }
+            Scales::Bytes(scales) => ask(scales, 1),
+        }
+    }
+
+    /// Writes the scales of some rows, one after the other, and from the middle of `to` on their biases.
+    ///
+    /// # Safety
+    /// The processor has `S`; the weight has the rows; half of `to` has room for their groups.
+    #[inline(always)]
+    pub(crate) unsafe fn scales_of_rows<S: Simd>(&self, first: usize, rows: usize, to: &mut [f32]) {
+        let groups = self.groups();
+        let (scales, biases) = to.split_at_mut(to.len() / 2);
+        // What is read beyond the last group must be a number.
+        scales[rows * groups..].fill(0.0);
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.scales::<S>(
+                first * groups..(first + rows) * groups,
+                scales.as_mut_ptr(),
+                biases.as_mut_ptr(),
+            );
+        }
+    }
+
     /// Writes the scales of some groups, counted over all rows, and in the affine mode their biases, as floats.
     ///
     /// # Safety
