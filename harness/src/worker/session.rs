@@ -122,6 +122,11 @@ pub fn introduce(timeout: Duration, around: &mut Surroundings<'_>) -> Session {
     converse(around, timeout, |_| Ok(()))
 }
 
+/// Loads a checkpoint in a fresh worker, and ends it.
+pub fn load(path: &Path, timeout: Duration, around: &mut Surroundings<'_>) -> Session {
+    converse(around, timeout, |talk| talk.load(path))
+}
+
 /// Runs one checkpoint in a fresh worker.
 pub fn measure(task: &Task, around: &mut Surroundings<'_>) -> Session {
     converse(around, task.timeout, |talk| {
