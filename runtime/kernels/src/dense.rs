@@ -1,7 +1,7 @@
 //! The row kernel of dense products: few rows of activations, the weight read once.
 
 use crate::element::{Element, widen, with_element};
-use crate::pieces::{AHEAD_BYTES, STREAMS, Streams, in_pieces, write_sums};
+use crate::pieces::{STREAMS, Streams, in_pieces, write_sums};
 use crate::product::{DenseWeight, Means, Output, Rows, Width};
 use crate::scratch::{self, PIECE, PREPARED};
 use crate::share::Shared;
@@ -23,9 +23,11 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(DenseWeight, 
             let (weight, out) = jobs[job];
             scratch::with(&PIECE, x_rows * rows, |sums| {
                 let x = floats.pointer().cast_const();
-                let width = means.width;
+                let (width, threads) = (means.width, means.pool.threads());
                 // SAFETY: the floats are only read from here on; each piece writes its own columns of its output.
-                unsafe { means.isa.run(Piece { x, x_rows, depth, weight, out, first, rows, width, sums }) };
+                unsafe {
+                    means.isa.run(Piece { x, x_rows, depth, weight, out, first, rows, width, threads, sums });
+                };
             });
         });
     });
@@ -67,6 +69,8 @@ struct Piece<'a> {
     first: usize,
     rows: usize,
     width: Width,
+    /// How many threads take pieces.
+    threads: usize,
     /// `rows` sums for each row of `x`.
     sums: &'a mut [f32],
 }
@@ -86,12 +90,17 @@ impl Kernel for Piece<'_> {
 
 impl Piece<'_> {
     #[inline(always)]
+    fn streams(&self) -> Streams {
+        Streams::new(self.rows, self.weight.columns * self.weight.dtype.bytes(), self.threads)
+    }
+
+    #[inline(always)]
     unsafe fn all<S: Simd, E: Element>(&mut self) {
         let mut m = 0;
         while m < self.x_rows {
             let together = if self.width == Width::Wide { (self.x_rows - m).min(4) } else { 1 };
             unsafe {
-                for block in 0..Streams::new(self.rows).blocks {
+                for block in 0..self.streams().blocks {
                     if together == 1 {
                         self.block::<S, E, 1>(block, m, 1);
                     } else {
@@ -110,15 +119,17 @@ impl Piece<'_> {
         let whole = columns - columns % S::LANES;
         unsafe {
             let data = self.weight.data.pointer().cast::<E::Bits>().cast_const();
-            let block = Streams::new(self.rows).block::<STREAMS>(block, 0);
-            let weight = block.at.map(|row| data.add((self.first + row) * columns));
+            let piece = data.add(self.first * columns);
+            let ahead = self.streams().ahead::<STREAMS>(block, 0);
+            let block = self.streams().block::<STREAMS>(block, 0);
+            let weight = block.at.map(|row| piece.add(row * columns));
             let x: [*const f32; MB] =
                 std::array::from_fn(|row| self.x.add((m + row.min(m_rows - 1)) * self.depth));
             let mut acc = [[S::splat(0.0); MB]; STREAMS];
             for k in (0..whole).step_by(S::LANES) {
-                for (weight, acc) in weight.iter().zip(&mut acc) {
+                for ((weight, acc), ahead) in weight.iter().zip(&mut acc).zip(ahead) {
                     let w = E::load::<S>(weight.add(k));
-                    S::prefetch(weight.add(k).cast::<u8>().wrapping_add(AHEAD_BYTES));
+                    S::prefetch(piece.cast::<u8>().wrapping_add(ahead + k * size_of::<E::Bits>()));
                     for (x, acc) in x.iter().zip(acc) {
                         *acc = S::fma(w, S::load(x.add(k)), *acc);
                     }

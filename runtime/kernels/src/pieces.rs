@@ -17,6 +17,10 @@ const PIECE_BYTES: std::ops::RangeInclusive<usize> = 24 << 10..=192 << 10;
 /// Pieces of a product for each thread, where they are not too small or large for it.
 const PIECES_PER_THREAD: usize = 4;
 
+/// How many bytes ahead of what is read a stream is asked for. The processor's own prefetching stops at every page. One line is
+/// asked for with each that is read: many at once would wait for each other, and the computation for them.
+const AHEAD_BYTES: usize = 2048;
+
 /// Calls `body` for stretches of the rows of some weights (how many, and the bytes of one), on the pool: which weight, the
 /// first row, and how many.
 pub(crate) fn in_pieces(
@@ -45,14 +49,32 @@ pub(crate) fn in_pieces(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Streams {
     rows: usize,
+    row_bytes: usize,
+    /// Rows from the beginning of this piece to that of the piece which this thread is likely to take next.
+    later: usize,
     /// Rows of a stream, which is how many blocks there are.
     pub(crate) blocks: usize,
 }
 
 impl Streams {
-    /// The streams of `rows` rows, at least one.
-    pub(crate) fn new(rows: usize) -> Self {
-        Self { rows, blocks: rows.div_ceil(STREAMS) }
+    /// The streams of `rows` rows, at least one, in one of the pieces that so many threads take.
+    pub(crate) fn new(rows: usize, row_bytes: usize, threads: usize) -> Self {
+        Self { rows, row_bytes, later: threads * rows, blocks: rows.div_ceil(STREAMS) }
+    }
+
+    /// What to ask for while a block is read, one line with each that is read there: bytes from the beginning of the piece on, for
+    /// each stream. Towards its end, that is the beginning of the same stream in the piece which this thread is likely to take
+    /// next. It may lie outside the weight.
+    #[inline(always)]
+    pub(crate) fn ahead<const N: usize>(&self, block: usize, first: usize) -> [usize; N] {
+        let stream_bytes = self.blocks * self.row_bytes;
+        let at = block * self.row_bytes + AHEAD_BYTES;
+        let skipped = if at < stream_bytes {
+            0
+        } else {
+            self.later * self.row_bytes - stream_bytes.min(self.later * self.row_bytes)
+        };
+        std::array::from_fn(|stream| (first + stream) * stream_bytes + at + skipped)
     }
 
     /// The rows of a block, of the streams from `first` on. Those that are not there are the last row once more.
@@ -116,10 +138,6 @@ pub(crate) unsafe fn write_sums<S: Simd>(
     }
 }
 
-/// How many bytes ahead of what is read a stream is asked for. The processor's own prefetching stops at every page. One line is
-/// asked for with each that is read: many at once would wait for each other, and the computation for them.
-pub(crate) const AHEAD_BYTES: usize = 2048;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +147,7 @@ mod tests {
     #[test]
     fn every_row_is_in_exactly_one_block() {
         for rows in 1..40 {
-            let streams = Streams::new(rows);
+            let streams = Streams::new(rows, 64, 2);
             let mut seen = vec![0; rows];
             for block in 0..streams.blocks {
                 for first in [0, 2] {
@@ -139,6 +157,16 @@ mod tests {
             }
             assert!(seen.iter().all(|count| *count == 1), "{rows}: {seen:?}");
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_further_on_in_the_stream_and_then_in_the_piece_after_the_next() {
+        // Four streams of 100 rows of 64 bytes; two threads.
+        let streams = Streams::new(400, 64, 2);
+        assert_eq!(streams.ahead::<2>(0, 1), [6400 + 2048, 12800 + 2048]);
+        assert_eq!(streams.ahead::<1>(67, 0), [67 * 64 + 2048]);
+        assert_eq!(streams.ahead::<1>(68, 3), [800 * 64 + 3 * 6400]);
+        assert_eq!(streams.ahead::<1>(99, 0), [800 * 64 + 31 * 64]);
     }
 
     #[test]

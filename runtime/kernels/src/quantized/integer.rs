@@ -10,7 +10,7 @@
 
 use super::planes::{MAX_STEPS, PLANES, Planes, Prepare};
 use super::{Kind, QuantizedWeight, Scheme};
-use crate::pieces::{AHEAD_BYTES, STREAMS, Streams, in_pieces, write_sums};
+use crate::pieces::{STREAMS, Streams, in_pieces, write_sums};
 use crate::product::{Means, Output, Rows, Width};
 use crate::quantized::rows;
 use crate::scratch::{self, PIECE, PREPARED, lines};
@@ -72,6 +72,8 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeig
                         width,
                         threads,
                         scales,
+                        tables: [std::ptr::null(); 2],
+                        indices: [0; MAX_LANES],
                         sums,
                     });
                 }
@@ -200,8 +202,12 @@ struct Piece<'a> {
     width: Width,
     /// How many threads take pieces.
     threads: usize,
-    /// Scales of all rows, then, from the middle on, their biases.
+    /// Memory for the scales of all rows and their biases.
     scales: &'a mut [f32],
+    /// Where the scales of the first row lie, and its biases.
+    tables: [*const f32; 2],
+    /// Which of a unit's scales each lane needs, where it spans several groups.
+    indices: [u32; MAX_LANES],
     /// `rows` sums for each row of activations.
     sums: &'a mut [f32],
 }
@@ -211,7 +217,9 @@ impl DotKernel for Piece<'_> {
     unsafe fn run<S: Dot>(mut self) {
         // SAFETY: as `products` arranges.
         unsafe {
-            self.weight.scales_of_rows::<S>(self.first, self.rows, self.scales);
+            let behind = (self.out.columns - self.first - self.rows) * self.weight.groups();
+            self.tables = self.weight.scales_of_rows::<S>(self.first, self.rows, behind, self.scales);
+            self.indices = rows::scale_of_lanes(self.layout.unit, self.weight.group_size(), S::LANES);
             match self.weight.scheme {
                 Kind::Affine { bits: 2, .. } => self.all::<S, Words<2>>(),
                 Kind::Affine { bits: 3, .. } => self.all::<S, Stream<3>>(),
@@ -227,11 +235,16 @@ impl DotKernel for Piece<'_> {
 
 impl Piece<'_> {
     #[inline(always)]
+    fn streams(&self) -> Streams {
+        Streams::new(self.rows, self.weight.row_bytes, self.threads)
+    }
+
+    #[inline(always)]
     unsafe fn all<S: Dot, L: Layout>(&mut self) {
         // One pass over the piece for all rows, or one for each.
         let together = if self.width == Width::Wide { self.x_rows } else { 1 };
         for m in (0..self.x_rows).step_by(together.max(1)) {
-            for block in 0..Streams::new(self.rows).blocks {
+            for block in 0..self.streams().blocks {
                 // Meanwhile, of the piece that this thread is likely to take next.
                 let later = self.first + self.threads * self.rows + STREAMS * block;
                 self.weight.ask_for_scales::<S>(later, STREAMS);
@@ -271,28 +284,25 @@ impl Piece<'_> {
         let unit_bytes = unit_columns / 8 * Scheme(self.weight.scheme).bits() as usize;
         let units = self.weight.columns.div_ceil(unit_columns);
         let whole_units = self.weight.columns / unit_columns;
-        let block = Streams::new(self.rows).block::<NB>(block, stream);
-        // Which of a unit's scales a lane needs, where it spans several groups.
-        let lanes_of_a_scale = S::LANES / (unit_columns / group_size).clamp(1, S::LANES);
-        let mut indices = [0; MAX_LANES];
-        for (scale, lanes) in (0_u32..).zip(indices[..S::LANES].chunks_mut(lanes_of_a_scale)) {
-            lanes.fill(scale);
-        }
+        let ahead = self.streams().ahead::<NB>(block, stream);
+        let block = self.streams().block::<NB>(block, stream);
         unsafe {
-            let indices = S::indices(&indices);
+            let indices = S::indices(&self.indices);
             let fields = self.weight.fields.pointer().cast_const();
-            let row = block.at.map(|at| fields.add((self.first + at) * row_bytes));
-            let scales = block.at.map(|at| self.scales.as_ptr().add(at * groups));
+            let piece = fields.add(self.first * row_bytes);
+            let row = block.at.map(|at| piece.add(at * row_bytes));
+            let [all_scales, all_biases] = self.tables;
+            let scales = block.at.map(|at| all_scales.add(at * groups));
+            let biases = block.at.map(|at| all_biases.add(at * groups));
             let x: [*const f32; MB] =
                 std::array::from_fn(|index| self.x.add((m + index.min(m_rows - 1)) * stride));
             let mut acc = [[S::splat(0.0); MB]; NB];
             for unit in 0..units {
                 let group = unit * unit_columns / group_size;
                 let bytes = if unit < whole_units { unit_bytes } else { row_bytes - unit * unit_bytes };
-                for ((row, scales), acc) in row.iter().zip(&scales).zip(&mut acc) {
-                    let row = row.add(unit * unit_bytes);
-                    let fields = L::unpack::<S>(row, bytes);
-                    S::prefetch(row.wrapping_add(AHEAD_BYTES));
+                for (((row, scales), acc), ahead) in row.iter().zip(&scales).zip(&mut acc).zip(ahead) {
+                    let fields = L::unpack::<S>(row.add(unit * unit_bytes), bytes);
+                    S::prefetch(piece.wrapping_add(ahead + unit * unit_bytes));
                     let scale = S::pick(scales.add(group), indices);
                     for (x, acc) in x.iter().zip(acc) {
                         let planes = x.add(unit * unit_floats);
@@ -303,7 +313,6 @@ impl Piece<'_> {
                 }
             }
             if matches!(self.weight.scheme, Kind::Affine { .. }) {
-                let biases = scales.map(|scales| scales.add(self.scales.len() / 2));
                 rows::add_biases::<S, NB, MB>(biases, x.map(|x| x.add(sums)), groups, &mut acc);
             }
             block.keep_sums::<S, MB>(&acc, self.sums, self.rows, (m, m_rows));

@@ -139,25 +139,48 @@ fn prepare_unit<S: Dot, const STEPS: usize>(
     }
     // SAFETY: floats are bytes, and any bytes are floats.
     let planes =
-        unsafe { std::slice::from_raw_parts_mut(planes.as_mut_ptr().cast::<i8>(), PLANES * STEPS * bytes) };
+        unsafe { std::slice::from_raw_parts_mut(planes.as_mut_ptr().cast::<u8>(), PLANES * STEPS * bytes) };
+    let mut natural = [0_u8; MAX_UNIT];
+    let natural = &mut natural[..STEPS * bytes];
     for (plane, to) in planes.chunks_exact_mut(STEPS * bytes).enumerate() {
+        for (natural, integer) in natural.iter_mut().zip(integers) {
+            *natural = byte(*integer, plane);
+        }
         for (step, to) in to.chunks_exact_mut(bytes).enumerate() {
-            for (to, fields) in to.iter_mut().zip(integers.chunks_exact(STEPS)) {
-                *to = byte(fields[step], plane);
-            }
+            every::<STEPS>(natural, step, to);
         }
     }
     finite
 }
 
-/// The signed byte number `plane` of an integer, the lowest first: the integer is the sum of them times 256 to the power of
-/// their numbers.
+/// Every one of `STEPS` bytes, from `step` on.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "a byte is what is wanted")]
-fn byte(integer: i32, plane: usize) -> i8 {
+fn every<const STEPS: usize>(from: &[u8], step: usize, to: &mut [u8]) {
+    // As shifts of words, which compilers turn into vectors.
+    match STEPS {
+        2 => {
+            for (to, from) in to.iter_mut().zip(from.as_chunks::<2>().0) {
+                *to = (u16::from_le_bytes(*from) >> (8 * step)) as u8;
+            }
+        }
+        4 => {
+            for (to, from) in to.iter_mut().zip(from.as_chunks::<4>().0) {
+                *to = (u32::from_le_bytes(*from) >> (8 * step)) as u8;
+            }
+        }
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// The signed byte number `plane` of an integer, the lowest first, as its bits: the integer is the sum of them times 256 to the
+/// power of their numbers.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a byte is what is wanted")]
+fn byte(integer: i32, plane: usize) -> u8 {
     // Where a byte below is negative, the one above is one more: adding half of each lower byte's range carries so.
     let carried = [0, 0x80, 0x8080][plane];
-    ((integer + carried) >> (8 * plane)) as i8
+    ((integer + carried) >> (8 * plane)) as u8
 }
 
 /// A value that can become an integer whatever it was: not a number becomes some number.
@@ -200,7 +223,7 @@ mod tests {
         for integer in
             (-0x007f_7f7f..=0x007f_7f7f).step_by(97).chain([0x007f_7f7f, -1, 0, 1, 127, 128, -128, -129])
         {
-            let bytes = [0, 1, 2].map(|plane| i32::from(byte(integer, plane)));
+            let bytes = [0, 1, 2].map(|plane| i32::from(byte(integer, plane).cast_signed()));
             assert_eq!(bytes[0] + 256 * bytes[1] + 65536 * bytes[2], integer);
         }
     }

@@ -1,7 +1,7 @@
 //! Scales and biases as floats.
 
 use super::{Kind, QuantizedWeight, Scales};
-use crate::element::{Element, widen, with_element};
+use crate::element::{Dtype, Element, widen, with_element};
 use crate::share::Shared;
 use crate::simd::Simd;
 use std::ops::Range;
@@ -67,23 +67,35 @@ impl QuantizedWeight {
         }
     }
 
-    /// Writes the scales of some rows, one after the other, and from the middle of `to` on their biases.
+    /// The scales of some rows as floats, one row after the other, and their biases: where they lie if they are such floats already,
+    /// else in `memory`, the biases from its middle on. A vector can be read from any group on. `groups_behind` says how many groups
+    /// the weight has behind these rows.
     ///
     /// # Safety
-    /// The processor has `S`; the weight has the rows; half of `to` has room for their groups.
+    /// The processor has `S`; the weight has the rows; half of `memory` has room for their groups and a vector more.
     #[inline(always)]
-    pub(crate) unsafe fn scales_of_rows<S: Simd>(&self, first: usize, rows: usize, to: &mut [f32]) {
+    pub(crate) unsafe fn scales_of_rows<S: Simd>(
+        &self,
+        first: usize,
+        rows: usize,
+        groups_behind: usize,
+        memory: &mut [f32],
+    ) -> [*const f32; 2] {
         let groups = self.groups();
-        let (scales, biases) = to.split_at_mut(to.len() / 2);
-        // What is read beyond the last group must be a number.
-        scales[rows * groups..].fill(0.0);
         // SAFETY: as the caller promises.
         unsafe {
-            self.scales::<S>(
-                first * groups..(first + rows) * groups,
-                scales.as_mut_ptr(),
-                biases.as_mut_ptr(),
-            );
+            if let Scales::Affine { dtype: Dtype::F32, scales, biases } = self.scales
+                && groups_behind >= S::LANES
+            {
+                return [scales, biases]
+                    .map(|data| data.pointer().cast::<f32>().cast_const().add(first * groups));
+            }
+            let (scales, biases) = memory.split_at_mut(memory.len() / 2);
+            // What is read beyond the last group must be a number.
+            scales[rows * groups..].fill(0.0);
+            let range = first * groups..(first + rows) * groups;
+            self.scales::<S>(range, scales.as_mut_ptr(), biases.as_mut_ptr());
+            [scales.as_ptr(), biases.as_ptr()]
         }
     }
 
