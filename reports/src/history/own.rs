@@ -57,6 +57,8 @@ fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>) -> 
             prefill_rates: Vec::new(),
             checkpoint: checkpoint.checkpoint_id.as_known().cloned(),
             prompt_sha256: identity.workload.prompt_sha256.as_known().map(|digest| digest.as_str().into()),
+            generation: identity.conditions.generation.clone(),
+            control: identity.conditions.control.clone(),
         })),
     }
 }
