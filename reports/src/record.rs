@@ -258,6 +258,12 @@ pub struct Extra {
     pub generation: Generation,
     /// The control rows around it.
     pub control: Control,
+    /// By how much the use of swap grew during the measurement.
+    pub swap_growth_bytes: Option<u64>,
+    /// The worst thermal state during it.
+    pub thermal_worst: Option<Arc<str>>,
+    /// Source of power, and its mode.
+    pub power: Option<Arc<str>>,
 }
 
 words! {

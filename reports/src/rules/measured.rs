@@ -1,4 +1,4 @@
-//! Rows that hold no measurement: P19 and P20 by their status, P18 and P21 by it and by what the row counts, M01, M03, M04.
+//! Rows that hold no measurement: P20 by their status, P18, P19 and P21 by it and by what the row counts, M01, M03, M04.
 
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
@@ -6,22 +6,6 @@ use crate::compare::pairing::Pair;
 use crate::record::{Outcome, Record};
 use crate::row::Control;
 use crate::status;
-
-macro_rules! broken_rule {
-    ($name:ident, $id:literal, $rule:ident, $text:literal, $message:literal) => {
-        pub(super) static $name: Rule = Rule {
-            id: $id,
-            tier: Tier::Drop,
-            fields: &["status"],
-            accepted_by: &[],
-            text: $text,
-            check: Check::Pair(|_, pair| {
-                let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::$rule);
-                by_status(pair, $id, broke, $message)
-            }),
-        };
-    };
-}
 
 pub(super) static CONTROL_DRIFT: Rule = Rule {
     id: "P18",
@@ -48,20 +32,61 @@ fn control_drift(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     by_count(pair, ("P18", "control_drift_pct"), moved, shown, message)
 }
 
-broken_rule!(
-    CONTENDED,
-    "P19",
-    Contended,
-    "nothing else worked on the host during a row",
-    "other work ran on the host while it was measured"
-);
-broken_rule!(
-    IMPLAUSIBLE,
-    "P20",
-    ImplausibleBandwidth,
-    "a rate needs no more memory bandwidth than the host has",
-    "the rate would need more memory bandwidth than the host has"
-);
+pub(super) static CONTENDED: Rule = Rule {
+    id: "P19",
+    tier: Tier::Drop,
+    fields: &["status", "swap_growth_bytes", "thermal_worst", "power"],
+    accepted_by: &[],
+    text: "nothing else worked on the host during a row; that swap grew, that the host was throttled, or that the sides had \
+           different power is a warning",
+    check: Check::Pair(contended),
+};
+
+fn contended(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::Contended);
+    let found = by_status(pair, "P19", broke, "other work ran on the host while it was measured");
+    if !found.is_empty() {
+        return found;
+    }
+    let swap = |record: &Record| record.extra.as_deref()?.swap_growth_bytes.filter(|bytes| *bytes > 0);
+    let swapped = by_count(
+        pair,
+        ("P19", "swap_growth_bytes"),
+        |record| swap(record).is_some(),
+        |record| record.extra.as_deref()?.swap_growth_bytes.map(|bytes| bytes.to_string()),
+        "the use of swap grew while it was measured",
+    );
+    let thermal = |record: &Record| record.extra.as_deref()?.thermal_worst.as_deref().map(str::to_owned);
+    let throttled = by_count(
+        pair,
+        ("P19", "thermal_worst"),
+        |record| thermal(record).is_some_and(|state| state.contains("throttled")),
+        thermal,
+        "the host was throttled while it was measured",
+    );
+    let power = pair.combinations().find_map(|(before, after)| {
+        let power = |record: &Record| record.extra.as_deref()?.power.as_deref().map(str::to_owned);
+        let (one, other) = (power(before)?, power(after)?);
+        let message = "the sides were measured on different power";
+        let valid = before.outcome.is_ok() && after.outcome.is_ok() && one != other;
+        valid.then(|| Finding::new("P19", Tier::Warn, "power", message).values(Some(one), Some(other)))
+    });
+    let warn = |finding: Finding| Finding { tier: Tier::Warn, ..finding };
+    swapped.into_iter().chain(throttled).map(warn).chain(power).collect()
+}
+pub(super) static IMPLAUSIBLE: Rule = Rule {
+    id: "P20",
+    tier: Tier::Drop,
+    fields: &["status"],
+    accepted_by: &[],
+    text: "a rate needs no more memory bandwidth than the host has",
+    check: Check::Pair(implausible),
+};
+
+fn implausible(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::ImplausibleBandwidth);
+    by_status(pair, "P20", broke, "the rate would need more memory bandwidth than the host has")
+}
 pub(super) static CACHE_HIT: Rule = Rule {
     id: "P21",
     tier: Tier::Drop,

@@ -347,6 +347,20 @@ pub const CASES: &[BadPair] = &[
         commit_axis,
         files(&Sheet::flawless(), &after().excluded("INVALID:contended"))
     ),
+    changed!("P19", Warn, "swap that grew", [("swap_growth_bytes", "4096")]),
+    changed!(
+        "P19",
+        Warn,
+        "a throttled host",
+        [("thermal_worst", "99 C; throttled: thermal pressure serious")]
+    ),
+    case!(
+        "P19",
+        Warn,
+        "a side on battery",
+        commit_axis,
+        files(&Sheet::flawless().with(&[("power", "mains")]), &after().with(&[("power", "battery")]))
+    ),
     case!(
         "P20",
         Drop,
