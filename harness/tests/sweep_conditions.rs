@@ -55,6 +55,14 @@ fn rows_between_controls_that_disagree_are_invalid_and_the_others_are_not() -> O
     let main = store::open(&csv)?;
     assert_eq!(main.rows[3].status().to_string(), "INVALID:control_drift");
     assert_eq!(main.altered, Some(false));
+    // Each row says which controls are around it, and what it generated.
+    for (row, moved) in main.rows.iter().zip([false, false, true, true]) {
+        let conditions = &row.identity().conditions;
+        assert_eq!(conditions.control.model.as_deref(), Some("a"));
+        assert_eq!((conditions.control.drift_pct.is_some(), conditions.control.moved()), (true, moved));
+        assert_eq!(conditions.generation.output_sha256.as_ref().map(String::len), Some(64));
+        assert!(conditions.host_state.uptime_s.is_some());
+    }
     for begins in ["cpu_", "control_"] {
         let path = bench.csv_of(begins)?.ok_or("no rows")?;
         let verified = bench.program().arg("verify").arg(&path).output()?;

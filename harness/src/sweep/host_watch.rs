@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::rows::Surrounding;
 use crate::cli::QuietGateArgs;
 use crate::host::doctor::stored;
-use crate::host::thermal::{Boot, Thermal, ThermalReading};
+use crate::host::thermal::{Thermal, ThermalReading};
 use crate::host::{
     GateSettings, Limits, Own, QuietOutcome, QuietState, Watch, WatchSettings, llc, pause, quiet, stream,
 };
@@ -162,7 +162,6 @@ impl HostWatch {
             quiet_wait_nanos: Duration::try_from_secs_f64(self.gate.waited_seconds)
                 .ok()
                 .and_then(|waited| u64::try_from(waited.as_nanos()).ok()),
-            uptime_s: Boot::of_this_host().uptime_seconds,
             noise_floor_pct: self.noise_floor_pct,
             ..HostState::default()
         };

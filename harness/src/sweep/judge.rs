@@ -153,6 +153,16 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
             return invalid(Rule::PromptMismatch, detail);
         }
     }
+    if let Some((rep, cached)) = all().find_map(|one| {
+        one.cached_prompt_tokens.filter(|cached| *cached > 0).map(|cached| (one.sample.rep, cached))
+    }) {
+        let detail = format!(
+            "{}: {cached} of {} prompt tokens came from a cache and were not computed",
+            name(rep),
+            task.prompt_tokens
+        );
+        return invalid(Rule::CacheHit, detail);
+    }
     let mut prompts = all().map(|one| &one.prompt_sha256);
     if let Some(first) = prompts.next()
         && prompts.any(|other| other != first)
@@ -317,6 +327,7 @@ mod tests {
             sample,
             tokens: tokens.to_vec(),
             prompt_sha256: "p".to_owned(),
+            cached_prompt_tokens: Some(0),
             build_nanos: None,
             submit_nanos: None,
             prompt: None,
@@ -378,6 +389,21 @@ mod tests {
             one.sample.prompt_tokens = 9;
         }
         assert_eq!(verdict(&longer).0, "INVALID:prompt_mismatch");
+    }
+
+    #[test]
+    fn a_prompt_of_which_a_cache_had_a_part_is_invalid() {
+        let mut cached = session(None, None);
+        if let Some(one) = cached.generated.last_mut() {
+            one.cached_prompt_tokens = Some(5);
+        }
+        let (status, detail) = verdict(&cached);
+        assert_eq!(status, "INVALID:cache_hit");
+        assert!(detail.contains("repetition 2: 5 of 8 prompt tokens"), "{detail}");
+        for one in &mut cached.generated {
+            one.cached_prompt_tokens = None;
+        }
+        assert_eq!(verdict(&cached).0, "", "a worker that does not count is not accused");
     }
 
     #[test]

@@ -164,6 +164,9 @@ pub struct Generated {
     pub tokens: Vec<u32>,
     /// SHA-256 over the token ids of the prompt that was run, as little-endian 32-bit words.
     pub prompt_sha256: String,
+    /// Prompt tokens whose keys and values were there before; `None` where the worker does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_prompt_tokens: Option<u64>,
     /// Time of the decode loop spent building graphs, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_nanos: Option<u64>,

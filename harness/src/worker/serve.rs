@@ -234,6 +234,8 @@ impl Served {
         Ok(Event::Generated(Box::new(Generated {
             sample: sample(request.rep, started_at, &generation),
             prompt_sha256: tokens_sha256(&prompt),
+            // The runtime begins each generation with an empty sequence and reads the whole prompt.
+            cached_prompt_tokens: Some(0),
             build_nanos: Some(generation.build_nanos),
             submit_nanos: Some(generation.submit_nanos),
             tokens: generation.tokens,
