@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mlxcel_catalog::folder::CheckpointFolder;
 use mlxcel_reports::row::Backend;
-use mlxcel_reports::status::{Exclusion, Fail, Skip};
+use mlxcel_reports::status::{Exclusion, Skip};
 
 use super::memory::{Budget, Estimate};
 use super::model_shape::ModelShape;
@@ -13,6 +13,10 @@ use super::prepare::Cell;
 use super::record::{RunFacts, estimated_parameters};
 use crate::cli::SweepArgs;
 use crate::provenance::sha256_hex;
+
+/// What is to be said of every image sweep.
+pub(super) const NO_VISION: &str =
+    "this version of the runtime has no vision models, so no image prompt can be run; nothing was started";
 
 /// What a foresight rests on.
 #[derive(Debug)]
@@ -43,13 +47,10 @@ impl Foresight<'_> {
         Some((Skip::Oom.into(), why))
     }
 
-    /// An image sweep without its image skips; with it, the runtime has nothing that would take it.
+    /// An image sweep starts nothing: its image is missing, or there is one and the runtime has nothing that would take it.
     fn image(&self) -> (Exclusion, String) {
         match &self.arguments.roster.image {
-            Some(image) if Path::new(image).is_file() => (
-                Fail::ImageNotApplied.into(),
-                "this version of the runtime runs no image prompts; nothing was started".to_owned(),
-            ),
+            Some(image) if Path::new(image).is_file() => (Skip::VlmUnsupported.into(), NO_VISION.to_owned()),
             Some(image) => {
                 (Skip::VlmImageNotFound.into(), format!("the image {} is not there", image.display()))
             }

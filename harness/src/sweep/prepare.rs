@@ -10,6 +10,7 @@ use mlxcel_reports::row::{Backend, HarnessKind};
 use serde_json::json;
 
 use super::dedup::Dedup;
+use super::foresight::NO_VISION;
 use super::guards::TreeCheck;
 use super::interrupt::Interrupt;
 use super::model_shape::ModelShape;
@@ -237,6 +238,12 @@ fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Plac
     }
     let (with, without): (Vec<Place>, Vec<Place>) = places.into_iter().partition(|place| place.takes_images);
     let left_out: Vec<String> = without.into_iter().map(|place| place.model).collect();
+    let named = |places: &[Place]| match places {
+        [] => "none".to_owned(),
+        places => places.iter().map(|place| place.model.as_str()).collect::<Vec<_>>().join(", "),
+    };
+    complain(&format!("{NO_VISION}; each row says so"));
+    complain(&format!("checkpoints that take images: {} ({} folders)", named(&with), with.len()));
     if !left_out.is_empty() {
         complain(&format!(
             "left out of the image sweep, since they take no images: {} ({} folders)",
@@ -246,7 +253,7 @@ fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Plac
     }
     if with.is_empty() {
         bail!(
-            "none of the {} folders holds a checkpoint that takes images; sweep without --vlm",
+            "none of the {} folders holds a checkpoint that takes images; sweep without --vlm and --image",
             left_out.len()
         );
     }

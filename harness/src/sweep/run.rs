@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::conduct::{Conductor, Item, LeftOff, ReferenceRun, State};
 use super::controls::{Controls, DEFAULT_EVERY, FEWEST_ROWS};
 use super::cooldown::Waits;
-use super::foresight::Foresight;
+use super::foresight::{Foresight, NO_VISION};
 use super::guards;
 use super::host_watch::{HostWatch, Looking, noise_floor_pct};
 use super::interrupt::Interrupt;
@@ -99,6 +99,10 @@ fn named(arguments: &SweepArgs) -> anyhow::Result<Option<(Vec<Place>, bool)>> {
         Target::Default if arguments.roster.rerun.is_some() => {
             bail!("--rerun needs to know where the checkpoints are: name a folder, or `all` with --models")
         }
+        Target::Default if arguments.is_vlm() => bail!(
+            "the default models take no images, and {NO_VISION}; name a checkpoint that takes some, or `all` with --models, to see \
+             what an image sweep would measure"
+        ),
         Target::Default => return Ok(None),
         Target::All(models) => (plan::all(&models)?, false),
         Target::Single(path) => (vec![plan::single(&path)?], true),
@@ -180,14 +184,16 @@ impl Sweep<'_> {
         }
         let interrupted = || self.interrupt.is_raised();
         let kinds = (self.program.foreign, self.resolved.first_look);
-        let looking = Looking::new(&self.arguments.quiet, self.run.backend, kinds);
+        let mut looking = Looking::new(&self.arguments.quiet, self.run.backend, kinds);
+        let items = Conductor::items(&self.resolved);
+        // A sweep that will start nothing has nothing to wait for.
+        looking.gate.enabled &= items.iter().any(|item| self.is_measured(item, &foresight, &record));
         let floor = noise_floor_pct(self.run.machine.host_id.as_deref(), self.run.backend);
         let host = HostWatch::begin(&looking, self.run.machine.chip.as_deref(), floor, &interrupted)?;
         let Some(host) = host else {
             complain("interrupted before anything was measured; nothing was written");
             return Ok(Exit::Interrupted);
         };
-        let items = Conductor::items(&self.resolved);
         let control = self.control(&foresight, &record, &items)?;
         let conductor = Conductor {
             arguments: self.arguments,
@@ -214,10 +220,10 @@ impl Sweep<'_> {
         let mut state = State::new(sets, controls, waits, record, progress);
         let outcome = conductor.conduct(&mut state);
         state.progress.close();
-        if let Some(watched) = host.at_end()
-            && let Err(error) = state.sets.main.set_setting("watch", watched)
-        {
-            complain(&format!("note: what the watch saw could not be kept: {error:#}"));
+        for (key, known) in host.at_end() {
+            if let Err(error) = state.sets.main.set_setting(key, known) {
+                complain(&format!("note: the setting {key} of the provenance could not be kept: {error:#}"));
+            }
         }
         self.end(outcome, &mut state, &previous)
     }
@@ -353,6 +359,16 @@ impl Sweep<'_> {
         )
     }
 
+    /// Whether a row is to be measured, as far as can be told before.
+    fn is_measured(&self, item: &Item, foresight: &Foresight<'_>, record: &OomRecord) -> bool {
+        let place = self.resolved.places.get(item.at);
+        let alias = self.resolved.dedup.is_alias(item.at);
+        place.is_some_and(|place| match &place.action {
+            Action::Measure(folder) if !alias => foresight.forbids(folder, &item.cell, record).is_none(),
+            _ => false,
+        })
+    }
+
     /// The control checkpoint, its prompt and how often it is due; `None` where no controls are made.
     fn control(
         &self,
@@ -360,14 +376,7 @@ impl Sweep<'_> {
         record: &OomRecord,
         items: &[Item],
     ) -> anyhow::Result<Option<(ControlPlace, Cell, u32)>> {
-        let measured = |item: &&Item| {
-            let place = self.resolved.places.get(item.at);
-            let alias = self.resolved.dedup.is_alias(item.at);
-            place.is_some_and(|place| match &place.action {
-                Action::Measure(folder) if !alias => foresight.forbids(folder, &item.cell, record).is_none(),
-                _ => false,
-            })
-        };
+        let measured = |item: &&Item| self.is_measured(item, foresight, record);
         let roster = &self.arguments.roster;
         let every = match (roster.control_every, &roster.control) {
             (Some(0), _) => return Ok(None),
