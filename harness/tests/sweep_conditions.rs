@@ -104,6 +104,11 @@ fn repetitions_that_spread_too_far_are_invalid_and_all_are_kept() -> Outcome {
     assert_eq!(cell(&found[0], "status"), "INVALID:spread", "{}", stderr(&output));
     assert_eq!((cell(&found[0], "reps"), cell(&found[0], "decode_ms")), ("2".to_owned(), String::new()));
     assert_eq!(store::read_samples(&bench.file(".csv")?)?.len(), 2);
+    // Whoever sees nothing but such rows is told what they are worth and what to do.
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(said.contains("no row is valid (INVALID:spread)") && said.contains("--quiet-hold"), "{said}");
+    assert!(!said.contains("nothing was measured"), "{said}");
     let output = bench.sweep(&script, &["all", "--reps", "2", "--max-spread", "15"])?.output()?;
     assert_eq!(cell(&rows(&output)?[0], "status"), "INVALID:provenance");
     Ok(())

@@ -3,12 +3,18 @@
 //!
 //! The processor of a host has another figure, [`super::stream`], also where it shares the memory.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
+use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::StreamPass;
+use crate::worker::session::{Surroundings, stream};
 
 /// Passes with each operation that count: enough for clocks to go up, since a pass takes about a millisecond.
-pub const PASSES: u32 = 40;
+const PASSES: u32 = 40;
+/// How long a worker may take to start and to do them.
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// The most bytes of the arrays.
 const MOST_BYTES: u64 = 4 << 30;
 /// The fewest, and as many where the device's memory is unknown.
@@ -34,8 +40,28 @@ pub struct DeviceStream {
     pub passes: usize,
 }
 
+/// Measures in a fresh worker.
+///
+/// # Errors
+/// Why it is not known, in words.
+pub fn measure(
+    program: &WorkerProgram,
+    device_memory_bytes: Option<u64>,
+    limit: Duration,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<DeviceStream, String> {
+    let buffer = buffer_bytes(device_memory_bytes);
+    let mut around = Surroundings { program, interrupted, progress: &mut |_| {} };
+    let session = stream((buffer, PASSES), limit.min(TIMEOUT), &mut around);
+    match (DeviceStream::of(&session.streamed, buffer), session.cut) {
+        (Some(found), _) => Ok(found),
+        (None, Some((_, cut))) => Err(format!("the worker that was to measure it {}", cut.describe())),
+        (None, None) => Err("the worker's passes over memory took no measurable time".to_owned()),
+    }
+}
+
 /// Bytes of the arrays on a device with so much memory.
-pub fn buffer_bytes(device_memory_bytes: Option<u64>) -> u64 {
+fn buffer_bytes(device_memory_bytes: Option<u64>) -> u64 {
     device_memory_bytes.map_or(FEWEST_BYTES, |memory| (memory / SHARE).clamp(FEWEST_BYTES / 4, MOST_BYTES))
 }
 

@@ -1,7 +1,6 @@
 //! Measures one row after another: ours, the reference's and the controls', each written before the next begins.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::bail;
 use jiff::Timestamp;
@@ -26,17 +25,14 @@ use super::resume::again;
 use super::rows::Making;
 use super::sets::Sets;
 use crate::cli::SweepArgs;
-use crate::host::device_stream::{self, DeviceStream};
+use crate::host::device_stream;
 use crate::text::complain;
 use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::{Hello, Prompt};
-use crate::worker::session::{Session, Surroundings, Task, measure, stream};
+use crate::worker::session::{Session, Surroundings, Task, measure};
 
 /// The setting of the provenance that says why there is no row of the reference.
 const NO_REFERENCE: &str = "no_reference_row";
-
-/// How long a worker may take to measure the bandwidth of its device.
-const STREAM_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A reference runtime that was heard.
 #[derive(Debug)]
@@ -340,7 +336,12 @@ impl Conductor<'_> {
         if self.interrupt.is_raised() {
             return Ok(None);
         }
-        self.host.before_row(&|| self.device_stream());
+        let memory = self.run.machine.device_memory_bytes(self.run.backend);
+        self.host.before_row(&|| {
+            device_stream::measure(self.program, memory, self.arguments.timeout, &|| {
+                self.interrupt.is_raised()
+            })
+        });
         let making = self.making(runtime, place, cell, task, order_index);
         let program = match (runtime, self.reference) {
             (Runtime::Reference(_), Some(reference)) => &reference.program,
@@ -366,27 +367,6 @@ impl Conductor<'_> {
         let row = making.measured(&session, &judged, &around);
         let Judged { samples, bad_input, detail, .. } = judged;
         Ok(Some(Outcome { row, samples, session, bad_input, detail }))
-    }
-
-    /// How fast the device reaches its memory, by a worker of its own.
-    fn device_stream(&self) -> Result<DeviceStream, String> {
-        let buffer = device_stream::buffer_bytes(self.run.machine.device_memory_bytes(self.run.backend));
-        let session = stream(
-            (buffer, device_stream::PASSES),
-            self.arguments.timeout.min(STREAM_TIMEOUT),
-            &mut Surroundings {
-                program: self.program,
-                interrupted: &|| self.interrupt.is_raised(),
-                progress: &mut |_| {},
-            },
-        );
-        match DeviceStream::of(&session.streamed, buffer) {
-            Some(found) => Ok(found),
-            None => Err(session.cut.map_or_else(
-                || "the worker's passes over memory took no measurable time".to_owned(),
-                |(_, cut)| format!("the worker that was to measure it {}", cut.describe()),
-            )),
-        }
     }
 
     fn making<'b>(

@@ -25,7 +25,7 @@ use crate::provenance::binary::Executable;
 use crate::provenance::machine::Machine;
 use crate::provenance::private::Abbreviations;
 use crate::provenance::{environment, sha256_hex};
-use crate::text::{complain, duration, tail};
+use crate::text::{complain, counted, duration, tail};
 use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::Hello;
 use crate::worker::session::{Cut, Session, Surroundings, introduce};
@@ -243,12 +243,12 @@ fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Plac
         places => places.iter().map(|place| place.model.as_str()).collect::<Vec<_>>().join(", "),
     };
     complain(&format!("{NO_VISION}; each row says so"));
-    complain(&format!("checkpoints that take images: {} ({} folders)", named(&with), with.len()));
+    complain(&format!("checkpoints that take images: {} ({})", named(&with), counted(with.len(), "folder")));
     if !left_out.is_empty() {
         complain(&format!(
-            "left out of the image sweep, since they take no images: {} ({} folders)",
+            "left out of the image sweep, since they take no images: {} ({})",
             left_out.join(", "),
-            left_out.len()
+            counted(left_out.len(), "folder")
         ));
     }
     if with.is_empty() {

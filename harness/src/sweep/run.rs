@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::conduct::{Conductor, Item, LeftOff, ReferenceRun, State};
 use super::controls::{Controls, DEFAULT_EVERY, FEWEST_ROWS};
 use super::cooldown::Waits;
+use super::ending::{exit_of, nothing_valid};
 use super::foresight::{Foresight, NO_VISION};
 use super::guards;
 use super::host_watch::{HostWatch, Looking, noise_floor_pct};
@@ -37,7 +38,7 @@ use crate::host::gemm;
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::short_name;
 use crate::reference;
-use crate::text::{complain, say};
+use crate::text::{complain, say, told};
 use crate::worker::child::WorkerProgram;
 
 /// Runs the sweep.
@@ -143,7 +144,7 @@ fn heard_reference(
         anyhow::Error::from(EndsWith(Exit::Refused, message))
     };
     let hello = hello(&program, interrupt)
-        .map_err(|error| if interrupt.is_raised() { error } else { refused(format!("{error:#}")) })?;
+        .map_err(|error| if interrupt.is_raised() { error } else { refused(told(&error)) })?;
     match (&hello.runtime.version, &hello.runtime.backend) {
         (None, _) => Err(refused("it does not say which version it is".to_owned())),
         (_, Some(backend)) if *backend != run.backend.to_string() => {
@@ -222,7 +223,10 @@ impl Sweep<'_> {
         state.progress.close();
         for (key, known) in host.at_end() {
             if let Err(error) = state.sets.main.set_setting(key, known) {
-                complain(&format!("note: the setting {key} of the provenance could not be kept: {error:#}"));
+                complain(&format!(
+                    "note: the setting {key} of the provenance could not be kept: {}",
+                    told(&error)
+                ));
             }
         }
         self.end(outcome, &mut state, &previous)
@@ -241,10 +245,10 @@ impl Sweep<'_> {
             Err(error) => {
                 if !rows.is_empty() {
                     // What was measured is shown even when it cannot be kept.
-                    let reason = Some(format!("{error:#}"));
+                    let reason = Some(told(&error));
                     let partial = Completeness::Partial { reason, torn: false };
                     if let Err(also) = self.show(&rows, &partial) {
-                        complain(&format!("error: {also:#}"));
+                        complain(&format!("error: {}", told(&also)));
                     }
                 }
                 return Err(error);
@@ -263,11 +267,8 @@ impl Sweep<'_> {
             complain("go on with the same command and --resume");
             return Ok(exit);
         }
-        if !rows.iter().any(|row| row.status().is_ok()) {
-            complain(&format!(
-                "nothing was measured: none of the {} rows holds a valid measurement",
-                rows.len()
-            ));
+        if let Some(why) = nothing_valid(&rows) {
+            complain(&why);
         }
         Ok(self.held_against(previous, &rows, exit))
     }
@@ -460,43 +461,9 @@ impl ControlPlace {
     }
 }
 
-/// The exit of a sweep by how its rows ended: a failure counts before everything, then whether there is a
-/// valid row at all.
-fn exit_of(statuses: &[Status]) -> Exit {
-    let any = |test: fn(&Status) -> bool| statuses.iter().any(test);
-    match (any(Status::is_fail), any(Status::is_ok), any(Status::is_invalid)) {
-        (true, _, _) | (false, true, true) => Exit::Failure,
-        (false, true, false) => Exit::Fine,
-        (false, false, _) => Exit::InvalidOnly,
-    }
-}
-
 fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(std::io::stdout())
         .ok()
         .map(|size| size.ws_col)
         .filter(|columns| *columns > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mlxcel_reports::status::{Fail, Rule, Skip};
-
-    #[test]
-    fn the_exit_follows_the_worst_row() {
-        let (ok, skip): (Status, Status) = (Status::Ok, Skip::NotACheckpoint.into());
-        let (fail, invalid): (Status, Status) = (Fail::Crash.into(), Rule::ShortGeneration.into());
-        for (statuses, exit) in [
-            (vec![ok.clone(), skip.clone()], Exit::Fine),
-            (vec![ok.clone(), fail.clone()], Exit::Failure),
-            (vec![ok, invalid.clone()], Exit::Failure),
-            (vec![invalid.clone(), fail], Exit::Failure),
-            (vec![invalid, skip.clone()], Exit::InvalidOnly),
-            (vec![skip], Exit::InvalidOnly),
-            (vec![], Exit::InvalidOnly),
-        ] {
-            assert_eq!(exit_of(&statuses), exit, "{statuses:?}");
-        }
-    }
 }
