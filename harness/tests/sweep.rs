@@ -162,6 +162,31 @@ fn a_generation_of_nothing_is_no_measurement() -> Outcome {
 }
 
 #[test]
+fn another_prompt_and_times_that_cannot_be_are_invalid() -> Outcome {
+    let tokens = [5, 6, 7, 8];
+    let told = |script: String| {
+        bad_and_good(&format!("{}{}{script}{HEAR}", loaded(), generated(0, &tokens)), &["--reps", "1"])
+    };
+    let prompt = format!("\"prompt_tokens\":{PROMPT}");
+    for (what, script, expected) in [
+        ("length", generated(1, &tokens).replace(&prompt, "\"prompt_tokens\":7"), "INVALID:prompt_mismatch"),
+        (
+            "digest",
+            generated(1, &tokens).replace("\"prompt_sha256\":\"00\"", "\"prompt_sha256\":\"01\""),
+            "INVALID:prompt_mismatch",
+        ),
+        ("no time", paced(1, 0), "INVALID:zero_time"),
+        ("lost times", generated(1, &tokens).replace("[5,6,7,8]", "[5,6,7,8,9]"), "INVALID:inconclusive"),
+        ("backwards", generated(1, &tokens).replace("4000000", "2500000"), "INVALID:inconclusive"),
+    ] {
+        let (status, detail, code) = told(script)?;
+        assert_eq!((status.as_str(), code), (expected, Some(3)), "{what}: {detail}");
+        assert!(!detail.is_empty(), "{what}");
+    }
+    Ok(())
+}
+
+#[test]
 fn the_first_generation_is_a_warm_up_of_the_measured_shape_and_counts_nowhere() -> Outcome {
     let bench = Bench::new()?;
     bench.checkpoint("x")?;

@@ -372,3 +372,33 @@ fn a_gate_that_timed_out_marks_every_row_and_so_does_one_that_was_not_there() ->
     assert_eq!(cell(&rows(&output)?[0], "contended_pct"), "");
     Ok(())
 }
+
+#[test]
+fn what_is_suspended_meanwhile_is_in_the_provenance_at_the_begin_and_at_the_end() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["x"])?;
+    let name = format!("idxs{}", std::process::id());
+    let program = bench.path(&name);
+    std::os::unix::fs::symlink("/bin/sleep", &program)?;
+    let mut other = std::process::Command::new(&program).arg("600").spawn()?;
+    let sweep = bench.sweep(&good(1), &["all", "--reps", "1"])?;
+    let output = bench
+        .program()
+        .args(["quiet", "--name", &name, "--"])
+        .arg(sweep.get_program())
+        .args(sweep.get_args())
+        .envs(sweep.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .output();
+    let ended = other.kill().and_then(|()| other.wait());
+    let output = output?;
+    ended?;
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let settings = &bench.json(".provenance.json")?["settings"];
+    for record in [&settings["host"]["suspended"], &settings["suspended_at_end"]] {
+        assert_eq!(record["names"], serde_json::json!([name]), "{settings}");
+        assert_eq!(record["suspended"][0]["pid"], other.id(), "{settings}");
+        // It lasted to the end.
+        assert_eq!(record["suspended"][0]["resumed_at"], serde_json::Value::Null, "{settings}");
+    }
+    Ok(())
+}

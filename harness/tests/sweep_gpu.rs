@@ -102,6 +102,20 @@ fn a_gpu_whose_bandwidth_cannot_be_measured_has_rows_without_it_and_the_reason_i
     Ok(())
 }
 
+#[test]
+fn an_automatic_cooldown_waits_for_the_gpu_itself() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("x")?;
+    big(&bench, "y")?;
+    let script = device(&bench, 4000, &good_rest(1));
+    let flags = ["all", "--reps", "1", "--cooldown", "auto", "--cooldown-limit", "60"];
+    let output = bench.sweep(&script, &flags)?.output()?;
+    assert_eq!(rows(&output)?.len(), 2, "{}", stderr(&output));
+    // At first, for what rates are held against, and before the second row; it was as fast as at first, so no more than that.
+    assert_eq!(fs::read_to_string(bench.path("asked"))?.lines().count(), 3);
+    Ok(())
+}
+
 /// Puts a script in the place of `nvidia-smi`; the path variable that finds it.
 fn nvidia_smi(bench: &Bench) -> Result<String, Box<dyn std::error::Error>> {
     let folder = bench.path("bin");

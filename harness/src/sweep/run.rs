@@ -34,7 +34,7 @@ use super::sets::{self, Sets};
 use crate::cli::{Format, SweepArgs, Target};
 use crate::digests::cache_folder;
 use crate::exit::{EndsWith, Exit};
-use crate::host::gemm;
+use crate::host::{device_stream, gemm};
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::short_name;
 use crate::reference;
@@ -212,9 +212,15 @@ impl Sweep<'_> {
         let mut sets = self.sets(every, &controls)?;
         sets.main.set_setting("host", host.at_begin())?;
         let gemm = RefCell::new(None);
-        let kernel = || {
-            let mut gemm = gemm.borrow_mut();
-            gemm.get_or_insert_with(gemm::Kernel::new).control_rate()
+        // What is to cool is what computes.
+        let kernel = || match self.run.backend {
+            Backend::Cpu => gemm.borrow_mut().get_or_insert_with(gemm::Kernel::new).control_rate(),
+            Backend::Cuda | Backend::Metal => {
+                let memory = self.run.machine.device_memory_bytes(self.run.backend);
+                let found =
+                    device_stream::measure(&self.program, memory, self.arguments.timeout, &interrupted);
+                found.ok().map(|found| found.best_bytes_per_second)
+            }
         };
         let waits = Waits::new(&self.arguments.conditions, &kernel, &interrupted);
         let progress = SweepProgress::new(&self.work(&items), self.arguments.shape.reps.get());
