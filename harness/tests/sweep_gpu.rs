@@ -1,6 +1,8 @@
 //! Rows of a GPU, played where there is none: the worker's backend is `cuda`, `nvidia-smi` is a script, and NVIDIA's
 //! management library a small one of our own, which is compiled where there is a C compiler.
 
+#![cfg(target_os = "linux")]
+
 mod common;
 
 use std::fs;
@@ -152,6 +154,7 @@ fn the_hardware_of_a_gpus_row_is_the_gpu_with_its_own_memory() -> Outcome {
 }
 
 /// The folder with the library that plays NVML; `None` where there is no C compiler.
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 fn played_nvml(bench: &Bench) -> Result<Option<String>, Box<dyn std::error::Error>> {
     let folder = bench.path("nvml");
     fs::create_dir_all(&folder)?;
@@ -165,7 +168,7 @@ fn played_nvml(bench: &Bench) -> Result<Option<String>, Box<dyn std::error::Erro
         Ok(compiled) if compiled.status.success() => Ok(Some(folder.display().to_string())),
         Ok(compiled) => Err(stderr(&compiled).into()),
         Err(error) => {
-            println!("skipped: no C compiler ({error})");
+            eprintln!("skipped: no C compiler ({error})");
             Ok(None)
         }
     }
@@ -190,7 +193,6 @@ fn watched(bench: &Bench, library: &str, user: Option<u32>) -> Result<Output, Bo
     Ok(command.output()?)
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn somebody_elses_work_on_the_gpu_makes_a_row_contended_and_its_heat_and_clocks_are_in_the_row() -> Outcome {
     let bench = Bench::new()?;
@@ -223,7 +225,6 @@ fn somebody_elses_work_on_the_gpu_makes_a_row_contended_and_its_heat_and_clocks_
     Ok(())
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_gpu_that_nobody_else_uses_is_no_reason_against_a_row() -> Outcome {
     let bench = Bench::new()?;

@@ -49,6 +49,32 @@ fn a_plan_gives_each_folder_its_expected_status_and_measures_and_writes_nothing(
 }
 
 #[test]
+fn another_training_of_the_same_network_is_never_called_the_same_and_its_content_tells_it_apart() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("base")?;
+    let weights = bench.checkpoint("tuned")?.join("model.safetensors");
+    let mut bytes = fs::read(&weights)?;
+    *bytes.last_mut().ok_or("no weights")? ^= 1;
+    fs::write(&weights, bytes)?;
+    let planned = |by: &str| -> Result<Vec<(String, String)>, Box<dyn std::error::Error>> {
+        let (rows, _) = plan(&bench, &["all", "--dedup", by])?;
+        Ok(rows.iter().map(|row| (cell(row, "expected"), cell(row, "detail"))).collect())
+    };
+    for by in ["config", "headers"] {
+        let rows = planned(by)?;
+        assert_eq!(rows[1].0, "SKIP:duplicate_of=base", "{by}");
+        assert!(rows[1].1.contains("speed-equivalent"), "{by}: {}", rows[1].1);
+        assert!(
+            rows[1].1.contains("another training") && !rows[1].1.contains("same content"),
+            "{by}: {}",
+            rows[1].1
+        );
+    }
+    assert_eq!(planned("content")?[1].0, "");
+    Ok(())
+}
+
+#[test]
 fn a_plan_for_people_has_a_line_a_row_and_the_sum() -> Outcome {
     let bench = Bench::new()?;
     bench.checkpoint("alpha")?;
