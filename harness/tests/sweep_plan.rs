@@ -75,6 +75,19 @@ fn another_training_of_the_same_network_is_never_called_the_same_and_its_content
 }
 
 #[test]
+fn a_plan_counts_the_time_of_the_reference_which_is_long_on_a_processor() -> Outcome {
+    let bench = Bench::new()?;
+    let quantized = json!({"model_type": "llama", "quantization": {"group_size": 64, "bits": 4}});
+    bench.checkpoint_of("x", &quantized, 50_000_000)?;
+    let minutes = |flags: &[&str]| -> Result<f64, Box<dyn std::error::Error>> {
+        Ok(plan(&bench, flags)?.0[0]["minutes"].as_f64().ok_or("no minutes")?)
+    };
+    let (alone, with) = (minutes(&["all"])?, minutes(&["all", "--reference", "mlx-lm"])?);
+    assert!(with > 20.0 * alone && with > 0.3, "{alone} {with}");
+    Ok(())
+}
+
+#[test]
 fn a_plan_for_people_has_a_line_a_row_and_the_sum() -> Outcome {
     let bench = Bench::new()?;
     bench.checkpoint("alpha")?;

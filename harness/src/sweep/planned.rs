@@ -66,7 +66,7 @@ pub(super) fn plan(
             let basis = if known.is_some() { "as long as last time" } else { "estimated from its size" };
             let mut seconds = known.unwrap_or_else(|| foresight.seconds(folder, &cell));
             if arguments.reference.is_some() {
-                seconds *= 2.0;
+                seconds += foresight.reference_seconds(folder, &cell);
             }
             if !std::mem::take(&mut first) {
                 seconds += waited(arguments, folder.weight_bytes());
