@@ -89,7 +89,7 @@ impl Foresight<'_> {
             return self.seconds(folder, cell);
         }
         // Operations a second, as seen with weights in 16 bits and with 4-bit weights of float16 scales.
-        let operations = if folder.config().quantization().is_some() { 2e8 } else { 2e9 };
+        let operations = if folder.config().quantization().is_some() { 7e7 } else { 2e9 };
         let tokens = cell.prompt_tokens.saturating_add(self.max_tokens);
         let passes = f64::from(self.arguments.shape.reps.get().saturating_add(1));
         passes * 2.0 * estimated_parameters(folder) as f64 * tokens as f64 / operations

@@ -15,7 +15,7 @@ use crate::host::thermal::{Boot, Thermal, ThermalReading};
 use crate::host::{
     GateSettings, Limits, Own, QuietOutcome, QuietState, Watch, WatchSettings, llc, pause, quiet, stream,
 };
-use crate::text::complain;
+use crate::text::{complain, duration};
 
 /// The share of the measured time in which others may be busy.
 const CONTENDED: f64 = 0.2;
@@ -119,8 +119,9 @@ impl HostWatch {
         let own = Own::this_process();
         if looking.gate.enabled {
             complain(&format!(
-                "waiting until nobody else has been busy for {} s; --no-quiet-gate begins at once, and every row says so",
-                looking.gate.hold.as_secs()
+                "waiting until nobody else has been busy for {}{}; --no-quiet-gate begins at once, and every row says so",
+                duration(looking.gate.hold),
+                looking.gate.limit.map_or_else(String::new, |limit| format!(", {} at most", duration(limit)))
             ));
         }
         let Ok(gate) = quiet::wait_on_this_host(&own, &looking.gate, interrupted, &mut |line| complain(line))
