@@ -19,8 +19,13 @@ fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
 
 /// A worker that generates at a pace that depends on how many were started before it.
 fn drifting(bench: &Bench, first_slow: u32) -> String {
+    drifting_after(bench, first_slow, &paced(0, 1_000_000))
+}
+
+/// The same after such a warm-up.
+fn drifting_after(bench: &Bench, first_slow: u32, warmup: &str) -> String {
     let counter = bench.path("count");
-    let rest = |step: u64| format!("{}{}{}{HEAR}", loaded(), paced(0, step), paced(1, step));
+    let rest = |step: u64| format!("{}{warmup}{}{HEAR}", loaded(), paced(1, step));
     format!(
         "{}{HEAR}answered=$request\nread() {{ if [ -n \"$answered\" ]; then request=$answered; answered=; else command read -r request; fi; }}\n\
          echo x >> {counter}\nif [ \"$(wc -l < {counter})\" -ge {first_slow} ]; then\n{}\nelse\n{}\nfi\n",
@@ -213,6 +218,32 @@ fn a_reference_is_measured_in_turn_with_the_same_tokens_and_has_a_file_of_its_ow
         String::from_utf8_lossy(&verified.stdout),
         stderr(&verified)
     );
+    Ok(())
+}
+
+#[test]
+fn a_row_of_the_reference_between_controls_that_disagree_is_invalid_as_ours_is() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b"])?;
+    let script = format!(
+        "{}{}{}{}{HEAR}",
+        reference_hello("cpu"),
+        loaded(),
+        telling_warmup("00", &json!([2])),
+        generated(1, &[5, 6, 7, 8])
+    );
+    let reference = interpreter(&bench, &script)?;
+    // control, a, control, b, control: the last is slow.
+    let own = drifting_after(&bench, 5, &telling_warmup("00", &json!([2])));
+    let flags = ["all", "--reps", "1", "--control-every", "1", "--reference", &reference];
+    let output = bench.sweep(&own, &flags)?.output()?;
+    let ours: Vec<String> = rows(&output)?.iter().map(|row| cell(row, "status")).collect();
+    assert_eq!(ours, ["INVALID:provenance", "INVALID:control_drift"], "{}", stderr(&output));
+    let path = bench.csv_of("pylm_")?.ok_or_else(|| stderr(&output))?;
+    let read = store::open(&path)?;
+    let theirs: Vec<String> = read.rows.iter().map(|row| row.status().to_string()).collect();
+    assert_eq!(theirs, ["", "INVALID:control_drift"], "{}", stderr(&output));
+    assert_eq!(read.altered, Some(false));
     Ok(())
 }
 

@@ -260,7 +260,11 @@ impl Conductor<'_> {
         if let Some(set) = &mut state.sets.control {
             set.put(outcome.row, outcome.samples)?;
         }
-        if let Some(Drift { rows, detail }) = drift {
+        if let Some(Drift { rows, references, detail }) = drift {
+            if let Some(set) = &mut state.sets.reference {
+                // They were measured on the same host that changed meanwhile.
+                set.invalidate(&references, Rule::ControlDrift, &detail)?;
+            }
             let changed = state.sets.main.invalidate(&rows, Rule::ControlDrift, &detail)?;
             if !changed.is_empty() {
                 complain(&format!(
@@ -309,6 +313,7 @@ impl Conductor<'_> {
         if let Some(set) = &mut state.sets.reference {
             set.put(outcome.row, outcome.samples)?;
         }
+        state.controls.reference(order_index);
         Ok(true)
     }
 

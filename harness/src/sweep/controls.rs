@@ -23,6 +23,8 @@ pub(super) struct Controls {
     last: Option<Rates>,
     /// Places in the order of measurement since the last control.
     since: Vec<u32>,
+    /// Those of the reference's rows, in their own set.
+    references_since: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,6 +40,8 @@ struct Rates {
 pub(super) struct Drift {
     /// Places in the order of measurement of the rows between them.
     pub(super) rows: Vec<u32>,
+    /// Those of the reference's rows between them.
+    pub(super) references: Vec<u32>,
     /// What was found, for the rows.
     pub(super) detail: String,
 }
@@ -50,6 +54,7 @@ impl Controls {
             band_pct: band_pct.unwrap_or(DEFAULT_BAND_PCT),
             last: None,
             since: Vec::new(),
+            references_since: Vec::new(),
         }
     }
 
@@ -80,14 +85,22 @@ impl Controls {
         }
     }
 
+    /// A row of the reference was measured.
+    pub(super) fn reference(&mut self, order_index: u32) {
+        if self.are_made() {
+            self.references_since.push(order_index);
+        }
+    }
+
     /// A control was measured: which rows it makes invalid. One that failed says nothing of the host, and the rows before
     /// it wait for the next.
     pub(super) fn control(&mut self, row: &AnyRow) -> Option<Drift> {
         let rates = rates(row)?;
         let before = self.last.replace(rates);
         let rows = std::mem::take(&mut self.since);
+        let references = std::mem::take(&mut self.references_since);
         let detail = self.difference(before?, rates)?;
-        (!rows.is_empty()).then_some(Drift { rows, detail })
+        (!rows.is_empty()).then_some(Drift { rows, references, detail })
     }
 
     fn difference(&self, before: Rates, after: Rates) -> Option<String> {
