@@ -150,7 +150,12 @@ fn others_are_suspended_while_the_command_runs_and_its_exit_code_is_passed_on() 
     let stage = Stage::new()?;
     let other = stage.other()?;
     let pid = other.0.id();
-    let script = format!("ps -o state= -p {pid}; test -s \"$MLXCEL_BENCH_QUIET_RECORD\"; echo $?; exit 7");
+    // A signal takes effect a moment after it was sent.
+    let stopped = format!(
+        "for i in 1 2 3 4 5 6 7 8 9; do case $(ps -o state= -p {pid}) in T*) break ;; esac; sleep 1; done"
+    );
+    let script =
+        format!("{stopped}; ps -o state= -p {pid}; test -s \"$MLXCEL_BENCH_QUIET_RECORD\"; echo $?; exit 7");
     let output = stage.quiet(&["sh", "-c", &script]).output()?;
     assert_eq!(output.status.code(), Some(7), "{}", said(&output));
     let printed = String::from_utf8(output.stdout.clone())?;

@@ -255,6 +255,28 @@ fn one_loaded_checkpoint_serves_many_generations() -> Outcome {
 }
 
 #[test]
+fn a_worker_measures_how_fast_its_own_device_reaches_its_memory_without_any_checkpoint() -> Outcome {
+    let bench = Bench::new()?;
+    let mut worker = Spoken::start(&bench)?;
+    worker.hear()?;
+    worker.ask(&json!({ "request": "stream", "buffer_bytes": 64 << 20, "passes": 2 }))?;
+    let event = worker.hear()?;
+    assert_eq!(event["event"], "streamed", "{event}");
+    let passes = event["passes"].as_array().ok_or("no passes")?;
+    // Two with each of three operations, each over all of the arrays.
+    assert_eq!(passes.len(), 6, "{event}");
+    for pass in passes {
+        let (bytes, nanos) =
+            (pass["bytes"].as_f64().ok_or("no bytes")?, pass["nanos"].as_f64().ok_or("no nanos")?);
+        assert!(bytes >= f64::from(64 << 20), "{pass}");
+        assert!((1e7..1e13).contains(&(bytes / nanos * 1e9)), "{pass}");
+    }
+    worker.ask(&json!({ "request": "finish" }))?;
+    assert_eq!(worker.hear()?["event"], "done");
+    Ok(())
+}
+
+#[test]
 fn a_worker_ends_with_its_parent() -> Outcome {
     let bench = Bench::new()?;
     let mut worker = Spoken::start(&bench)?;

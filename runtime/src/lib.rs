@@ -14,6 +14,7 @@ pub mod memory;
 mod model;
 mod models;
 pub mod sampling;
+pub mod stream;
 pub mod tokenizer;
 pub mod version;
 

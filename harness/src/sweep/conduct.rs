@@ -25,6 +25,7 @@ use super::resume::again;
 use super::rows::Making;
 use super::sets::Sets;
 use crate::cli::SweepArgs;
+use crate::host::device_stream;
 use crate::host::thermal::Boot;
 use crate::text::complain;
 use crate::worker::child::WorkerProgram;
@@ -260,13 +261,17 @@ impl Conductor<'_> {
         if let Some(set) = &mut state.sets.control {
             set.put(outcome.row, outcome.samples)?;
         }
-        if let Some(Between { rows, apart }) = between {
+        if let Some(Between { rows, references, apart }) = between {
             let around = Control {
                 model: Some(place.model.clone()),
                 drift_pct: Some(apart.pct),
                 band_pct: Some(apart.band_pct),
             };
             let moved = around.moved().then_some((Rule::ControlDrift, apart.detail.as_str()));
+            if let Some(set) = &mut state.sets.reference {
+                // They were measured on the same host, which may have changed meanwhile.
+                set.bracket(&references, &around, moved)?;
+            }
             let changed = state.sets.main.bracket(&rows, &around, moved)?;
             let detail = &apart.detail;
             if !changed.is_empty() {
@@ -316,6 +321,7 @@ impl Conductor<'_> {
         if let Some(set) = &mut state.sets.reference {
             set.put(outcome.row, outcome.samples)?;
         }
+        state.controls.reference(order_index);
         Ok(true)
     }
 
@@ -343,7 +349,12 @@ impl Conductor<'_> {
         if self.interrupt.is_raised() {
             return Ok(None);
         }
-        self.host.before_row();
+        let memory = self.run.machine.device_memory_bytes(self.run.backend);
+        self.host.before_row(&|| {
+            device_stream::measure(self.program, memory, self.arguments.timeout, &|| {
+                self.interrupt.is_raised()
+            })
+        });
         let making = self.making(runtime, place, cell, task, order_index);
         let program = match (runtime, self.reference) {
             (Runtime::Reference(_), Some(reference)) => &reference.program,

@@ -23,6 +23,8 @@ pub(super) struct Controls {
     last: Option<Rates>,
     /// Places in the order of measurement since the last control.
     since: Vec<u32>,
+    /// Those of the reference's rows, in their own set.
+    references_since: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,6 +40,8 @@ struct Rates {
 pub(super) struct Between {
     /// Places in the order of measurement of the rows between them.
     pub(super) rows: Vec<u32>,
+    /// Those of the reference's rows between them.
+    pub(super) references: Vec<u32>,
     /// How far apart they lie.
     pub(super) apart: Apart,
 }
@@ -59,6 +63,7 @@ impl Controls {
             band_pct: band_pct.unwrap_or(DEFAULT_BAND_PCT),
             last: None,
             since: Vec::new(),
+            references_since: Vec::new(),
         }
     }
 
@@ -89,14 +94,22 @@ impl Controls {
         }
     }
 
+    /// A row of the reference was measured.
+    pub(super) fn reference(&mut self, order_index: u32) {
+        if self.are_made() {
+            self.references_since.push(order_index);
+        }
+    }
+
     /// A control was measured: which rows lie between it and the one before, and how far the two are apart. One that failed
     /// says nothing of the host, and the rows before it wait for the next.
     pub(super) fn control(&mut self, row: &AnyRow) -> Option<Between> {
         let rates = rates(row)?;
         let before = self.last.replace(rates);
         let rows = std::mem::take(&mut self.since);
+        let references = std::mem::take(&mut self.references_since);
         let apart = self.difference(before?, rates)?;
-        (!rows.is_empty()).then_some(Between { rows, apart })
+        (!rows.is_empty()).then_some(Between { rows, references, apart })
     }
 
     fn difference(&self, before: Rates, after: Rates) -> Option<Apart> {

@@ -89,7 +89,7 @@ fn spread(samples: &[Sample], max_pct: f64) -> Option<String> {
     let (what, spread) =
         spreads.into_iter().find(|(_, spread)| spread.is_some_and(|spread| spread > max_pct))?;
     Some(format!(
-        "the {what} rates of the repetitions spread by {:.1} %, where {max_pct} % are allowed (--max-spread)",
+        "the {what} rates of the repetitions spread by {:.2} %, where {max_pct} % are allowed (--max-spread)",
         spread.unwrap_or_default()
     ))
 }
@@ -456,7 +456,7 @@ mod tests {
         }
         let (status, detail) = verdict(&uneven);
         assert_eq!(status, "INVALID:spread");
-        assert!(detail.contains("decode rates") && detail.contains("9.5 %"), "{detail}");
+        assert!(detail.contains("decode rates") && detail.contains("9.52 %"), "{detail}");
         match judge(&task(), &uneven, &LIMITS) {
             Verdict::Row(judged) => assert_eq!(judged.samples.len(), 2),
             Verdict::Interrupted => unreachable!("nothing interrupted it"),

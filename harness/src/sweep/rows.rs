@@ -200,7 +200,7 @@ fn implausible(row: &Row<Measured>, traffic: &Traffic, around: &Surrounding) -> 
     let share = 100.0 * implied / stream;
     (share > IMPLAUSIBLE_PCT).then(|| {
         format!(
-            "the decode rate needs {:.1} GB/s, {share:.0} % of the {:.1} GB/s that this host streams from memory",
+            "the decode rate needs {:.1} GB/s, {share:.0} % of the {:.1} GB/s that was measured of this memory within the hour",
             implied / 1e9,
             stream / 1e9
         )
