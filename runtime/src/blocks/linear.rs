@@ -2,7 +2,7 @@
 
 use crate::kernels::cpu::{self, HeldLinear, LinearArrays, WeightArrays};
 use crate::kernels::mlx::{self, Result};
-use mlx_rs::{Array, ops};
+use mlx_rs::{Array, ops, transforms};
 use mlxcel_catalog::config::QuantizationSpec;
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,8 @@ pub(crate) type Held<T> = OnceLock<Option<Arc<T>>>;
 /// The weight of a linear layer or an embedding.
 #[derive(Debug)]
 pub(crate) enum Weight {
-    /// `[out, in]`, and the same transposed (a view) so that a step builds no node for it.
+    /// `[out, in]`, and the same as `[1, in, out]` (a view): a step builds no node for it, and with as many axes as the
+    /// input has, none to flatten that either.
     Dense { weight: Array, transposed: Array },
     /// Packed `[out, in × bits / 32]` with scales and biases of `[out, in / group size]`.
     Quantized { packed: Array, scales: Array, biases: Option<Array>, spec: QuantizationSpec },
@@ -29,7 +30,54 @@ pub(crate) enum Weight {
 impl Weight {
     /// A dense weight of shape `[out, in]`.
     pub(crate) fn dense(weight: &Array) -> Self {
-        Self::Dense { weight: weight.clone(), transposed: weight.t() }
+        // The axis cannot be refused: 0 lies within every array's.
+        let transposed = weight.t();
+        let transposed = transposed.expand_dims(0).unwrap_or(transposed);
+        Self::Dense { weight: weight.clone(), transposed }
+    }
+
+    /// The rows of all weights behind each other, not yet evaluated; `None` where they are not packed alike.
+    fn joined<'a>(weights: impl Iterator<Item = &'a Self>) -> Result<Option<Self>> {
+        let (mut specs, mut parts) = (Vec::new(), Vec::new());
+        for weight in weights {
+            specs.push(match weight {
+                Self::Dense { .. } => None,
+                Self::Quantized { spec, .. } => Some(*spec),
+            });
+            parts.push(weight.parts());
+        }
+        let (Some(&spec), Some(count)) = (specs.first(), parts.first().map(Vec::len)) else {
+            return Ok(None);
+        };
+        if specs.iter().any(|other| *other != spec) || parts.iter().any(|other| other.len() != count) {
+            return Ok(None);
+        }
+        let mut joined = Vec::with_capacity(count);
+        for index in 0..count {
+            let column: Vec<&Array> = parts.iter().filter_map(|of_one| of_one.get(index).copied()).collect();
+            match rows_joined(&column)? {
+                Some(rows) => joined.push(rows),
+                None => return Ok(None),
+            }
+        }
+        let mut joined = joined.into_iter();
+        Ok(match (spec, joined.next(), joined.next()) {
+            (None, Some(weight), _) => Some(Self::dense(&weight)),
+            (Some(spec), Some(packed), Some(scales)) => {
+                Some(Self::Quantized { packed, scales, biases: joined.next(), spec })
+            }
+            _ => None,
+        })
+    }
+
+    /// The arrays that it consists of.
+    fn parts(&self) -> Vec<&Array> {
+        match self {
+            Self::Dense { weight, .. } => vec![weight],
+            Self::Quantized { packed, scales, biases, .. } => {
+                [packed, scales].into_iter().chain(biases).collect()
+            }
+        }
     }
 
     fn arrays(&self) -> WeightArrays<'_> {
@@ -45,6 +93,32 @@ impl Weight {
 impl Linear {
     pub(crate) fn new(weight: Weight, bias: Option<Array>) -> Self {
         Self { weight, bias, held: OnceLock::new() }
+    }
+
+    /// The layers, which take the same input, as one with their outputs behind each other, in memory when this returns;
+    /// `None` where their weights are not packed alike or only some have biases.
+    pub(crate) fn joined(layers: &[Self]) -> Result<Option<Self>> {
+        let Some(weight) = Weight::joined(layers.iter().map(Self::weight))? else { return Ok(None) };
+        let biases: Vec<&Array> = layers.iter().filter_map(|layer| layer.bias.as_ref()).collect();
+        let bias = match biases.len() {
+            0 => None,
+            count if count == layers.len() => match rows_joined(&biases)? {
+                Some(bias) => Some(bias),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let joined = Self::new(weight, bias);
+        transforms::eval(joined.weight.parts().into_iter().chain(&joined.bias))?;
+        Ok(Some(joined))
+    }
+
+    /// How many numbers it makes of one input.
+    pub(crate) fn outputs(&self) -> i32 {
+        match &self.weight {
+            Weight::Dense { weight, .. } => weight.dim(0),
+            Weight::Quantized { packed, .. } => packed.dim(0),
+        }
     }
 
     pub(crate) fn weight(&self) -> &Weight {
@@ -88,5 +162,16 @@ impl Linear {
     /// The layer as kernels of our own take it.
     pub(crate) fn held(&self) -> Option<&Arc<HeldLinear>> {
         self.held.get_or_init(|| HeldLinear::new(self.arrays()).map(Arc::new)).as_ref()
+    }
+}
+
+/// The arrays behind each other along the first axis; `None` where they differ in data type or in another axis.
+fn rows_joined(arrays: &[&Array]) -> Result<Option<Array>> {
+    let like = |one: &Array, other: &Array| {
+        one.dtype() == other.dtype() && one.shape().get(1..) == other.shape().get(1..)
+    };
+    match arrays.first() {
+        Some(first) if arrays.iter().all(|array| like(first, array)) => ops::concatenate(arrays, 0).map(Some),
+        _ => Ok(None),
     }
 }
