@@ -146,17 +146,13 @@ impl Attention {
             return Ok(inputs);
         }
         let x = norm.forward(x)?;
-        let asking = |x: &Array| if skipped > 0 { Positions::Last.of(x) } else { Ok(x.clone()) };
-        let [queries, keys, values] = match self.projections.apart() {
-            Some([queries, keys, values]) => {
-                [queries.forward(&asking(&x)?)?, keys.forward(&x)?, values.forward(&x)?]
-            }
-            None => {
-                let three = self.projections.forward(&x)?;
-                let [queries, keys, values] = <[Array; 3]>::try_from(three)
-                    .map_err(|_| Exception::custom("three layers give three results"))?;
-                [asking(&queries)?, keys, values]
-            }
+        let [queries, keys, values] = if x.dim(1) == 1 {
+            <[Array; 3]>::try_from(self.projections.forward(&x)?)
+                .map_err(|_| Exception::custom("three layers give three results"))?
+        } else {
+            let [queries, keys, values] = self.projections.each();
+            let asking = if skipped > 0 { Positions::Last.of(&x)? } else { x.clone() };
+            [queries.forward(&asking)?, keys.forward(&x)?, values.forward(&x)?]
         };
         Ok([
             self.rotate(queries, self.heads, self.q_norm.as_ref(), offset + skipped)?,

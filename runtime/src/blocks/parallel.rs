@@ -2,6 +2,11 @@
 //!
 //! Where MLX's own operations compute, a decode step costs what its graph has in nodes, and one product with the rows of
 //! all weights is one node for several. Each output is computed by the same operation from the same numbers either way.
+//!
+//! Several positions are multiplied by each layer's rows apart, since an output of a joined product is then a strided view
+//! of a wider buffer. MLX 0.32.2's rotation on CUDA takes such a buffer over where nothing else holds it, and writes and
+//! reads beyond what the view spans: wrong queries, numbers of others overwritten, illegal accesses. Of a single position
+//! the outputs lie each in one piece, and there it is right. Many positions are worth several nodes anyway.
 
 use super::linear::Linear;
 use crate::kernels::mlx::{Result, split};
@@ -18,24 +23,31 @@ pub(crate) enum Parallel<const N: usize> {
         linear: Linear,
         /// Where the outputs of all layers but the last end.
         ends: Vec<i32>,
+        /// The layers one by one, their arrays views of those rows.
+        layers: [Linear; N],
     },
 }
 
 impl<const N: usize> Parallel<N> {
-    /// Joins the layers, unless their weights are packed differently. For the time of it both forms are in memory; the
+    /// Joins the layers, unless their weights are packed differently or too narrow to begin where kernels may read. For the time of it both forms are in memory; the
     /// layers' own arrays are given up afterwards.
     pub(crate) fn join(&mut self) -> Result<()> {
         let Self::Apart(layers) = self else { return Ok(()) };
-        let Some(linear) = Linear::joined(layers)? else { return Ok(()) };
-        let mut ends = Vec::with_capacity(N);
-        let mut end = 0;
-        for layer in layers.iter() {
-            end += layer.outputs();
-            ends.push(end);
+        let Some((linear, ends)) = Linear::joined(layers)? else { return Ok(()) };
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let views =
+            starts.zip(&ends).map(|(start, end)| linear.rows(start, *end)).collect::<Result<Vec<_>>>()?;
+        if let (Ok(layers), Some((_, ends))) = (<[Linear; N]>::try_from(views), ends.split_last()) {
+            *self = Self::Joined { ends: ends.to_vec(), linear, layers };
         }
-        ends.pop();
-        *self = Self::Joined { linear, ends };
         Ok(())
+    }
+
+    /// Each layer, whether or not they are joined.
+    pub(crate) fn each(&self) -> &[Linear; N] {
+        match self {
+            Self::Apart(layers) | Self::Joined { layers, .. } => layers,
+        }
     }
 
     /// The layers, where each is by itself.
@@ -57,8 +69,10 @@ impl<const N: usize> Parallel<N> {
     /// Every layer's `[…, out]` for `x` (`[1, length, in]`).
     pub(crate) fn forward(&self, x: &Array) -> Result<Vec<Array>> {
         match self {
-            Self::Apart(layers) => layers.iter().map(|layer| layer.forward(x)).collect(),
-            Self::Joined { linear, ends } => split(&linear.forward(x)?, ends, -1),
+            Self::Joined { linear, ends, .. } if x.dim(1) == 1 => split(&linear.forward(x)?, ends, -1),
+            Self::Apart(layers) | Self::Joined { layers, .. } => {
+                layers.iter().map(|layer| layer.forward(x)).collect()
+            }
         }
     }
 }
@@ -99,9 +113,12 @@ mod tests {
         Linear::new(Weight::Quantized { packed, scales, biases, spec }, None)
     }
 
-    /// What the layers give for the same input, apart and after the attempt to join them.
-    fn apart_and_joined<const N: usize>(layers: [Linear; N]) -> (Vec<Vec<f32>>, Vec<Vec<f32>>, bool) {
-        let x = matrix(3, 5).expand_dims(0).expect("OK because 0 is an axis");
+    /// What the layers give for the same input of `length` positions, apart and after the attempt to join them.
+    fn apart_and_joined<const N: usize>(
+        layers: [Linear; N],
+        length: i16,
+    ) -> (Vec<Vec<f32>>, Vec<Vec<f32>>, Parallel<N>) {
+        let x = matrix(length, 5).expand_dims(0).expect("OK because 0 is an axis");
         let numbers = |parallel: &Parallel<N>| -> Vec<Vec<f32>> {
             let results = parallel.forward(&x).expect("OK because the shapes agree");
             let flat = |result: &Array| {
@@ -115,32 +132,68 @@ mod tests {
         let mut parallel = Parallel::Apart(layers);
         let apart = numbers(&parallel);
         parallel.join().expect("OK because there is memory");
-        (apart, numbers(&parallel), parallel.joined().is_some())
+        (apart, numbers(&parallel), parallel)
     }
 
     #[test]
-    fn joined_layers_give_what_each_gives_by_itself() {
-        for (apart, joined, is_joined) in [
-            apart_and_joined([dense(96, 1, false), dense(32, 2, false), dense(32, 3, false)]),
-            apart_and_joined([dense(96, 1, true), dense(32, 2, true), dense(32, 3, true)]),
-            apart_and_joined([quantized(96, 1, 4), quantized(32, 2, 4), quantized(32, 3, 4)]),
-        ] {
-            assert!(is_joined);
-            assert_eq!(joined.iter().map(Vec::len).collect::<Vec<_>>(), [3 * 96, 3 * 32, 3 * 32]);
-            for (one, other) in apart.iter().flatten().zip(joined.iter().flatten()) {
-                assert!((one - other).abs() <= 1e-5 * one.abs().max(1.0), "{one} and {other}");
+    fn joined_layers_give_what_each_gives_by_itself_for_one_position_and_for_several() {
+        for (positions, length) in [(1, 1), (3, 3)] {
+            for (apart, joined, parallel) in [
+                apart_and_joined([dense(96, 1, false), dense(32, 2, false), dense(32, 3, false)], length),
+                apart_and_joined([dense(96, 1, true), dense(32, 2, true), dense(32, 3, true)], length),
+                apart_and_joined([quantized(96, 1, 4), quantized(32, 2, 4), quantized(32, 3, 4)], length),
+            ] {
+                assert!(parallel.joined().is_some());
+                let lengths: Vec<usize> = joined.iter().map(Vec::len).collect();
+                assert_eq!(lengths, [positions * 96, positions * 32, positions * 32]);
+                for (one, other) in apart.iter().flatten().zip(joined.iter().flatten()) {
+                    assert!((one - other).abs() <= 1e-5 * one.abs().max(1.0), "{one} and {other}");
+                }
             }
         }
     }
 
     #[test]
+    fn outputs_of_several_positions_are_no_views_of_a_wider_buffer() {
+        for length in [1, 3] {
+            let (_, _, parallel) = apart_and_joined([dense(96, 1, false), dense(32, 2, false)], length);
+            let x = matrix(length, 5).expand_dims(0).expect("OK because 0 is an axis");
+            for result in parallel.forward(&x).expect("OK because the shapes agree") {
+                result.eval().expect("OK because the graph is small");
+                // The rows of a view of a wider buffer would lie further apart.
+                let row = usize::try_from(result.dim(2)).unwrap_or(0);
+                assert!(length == 1 || result.strides().get(1) == Some(&row), "{:?}", result.strides());
+            }
+        }
+    }
+
+    #[test]
+    fn joined_layers_are_in_memory_once() {
+        let (_, _, parallel) = apart_and_joined([dense(96, 1, false), dense(32, 2, false)], 1);
+        let begins = |linear: &Linear| match linear.weight() {
+            Weight::Dense { weight, .. } => weight.as_slice::<f32>().as_ptr().addr(),
+            Weight::Quantized { .. } => 0,
+        };
+        let start = begins(parallel.joined().expect("OK because dense layers join"));
+        let rows = |count: usize| count * size_of::<f32>() * usize::from(WIDTH.unsigned_abs());
+        assert_eq!(parallel.each().each_ref().map(begins), [start, start + rows(96)]);
+    }
+
+    #[test]
+    fn layers_whose_rows_would_begin_where_kernels_may_not_read_stay_apart() {
+        let (apart, joined, parallel) = apart_and_joined([dense(33, 1, true), dense(32, 2, true)], 2);
+        assert!(parallel.joined().is_none(), "the bias of the second would begin 132 bytes in");
+        assert_eq!(apart, joined);
+    }
+
+    #[test]
     fn layers_that_are_packed_differently_stay_apart() {
-        for (apart, joined, is_joined) in [
-            apart_and_joined([quantized(32, 1, 4), quantized(32, 2, 8)]),
-            apart_and_joined([quantized(32, 1, 4), dense(32, 2, false)]),
-            apart_and_joined([dense(32, 1, true), dense(32, 2, false)]),
+        for (apart, joined, parallel) in [
+            apart_and_joined([quantized(32, 1, 4), quantized(32, 2, 8)], 3),
+            apart_and_joined([quantized(32, 1, 4), dense(32, 2, false)], 3),
+            apart_and_joined([dense(32, 1, true), dense(32, 2, false)], 3),
         ] {
-            assert!(!is_joined);
+            assert!(parallel.joined().is_none());
             assert_eq!(apart, joined);
         }
     }
