@@ -174,11 +174,20 @@ fn the_catalogs_own_file_is_sound_and_tells_nothing_of_the_machine_that_wrote_it
     }
     for row in table.rows() {
         let levels = |ids: &[CheckpointId]| ids.iter().map(|id| id.level).collect::<Vec<_>>();
-        assert_eq!(levels(&row.checkpoint_ids), [1, 2, 3, 4], "{}", row.local_name);
-        assert_eq!(levels(&row.canonical_ids), [1, 2, 3, 4], "{}", row.local_name);
-        assert!(row.hosts.values().any(|facts| facts.shards_ok == Some(true)), "{}", row.local_name);
+        // What no host has any more was measured before; it keeps the digests that still mean something.
+        let is_somewhere = row.hosts.values().any(|facts| facts.present == Some(true));
+        let expected: &[u8] = if is_somewhere { &[1, 2, 3, 4] } else { &[1, 2, 3] };
+        assert_eq!(levels(&row.checkpoint_ids), expected, "{}", row.local_name);
+        assert_eq!(levels(&row.canonical_ids), expected, "{}", row.local_name);
+        let is_sound = row.hosts.values().any(|facts| facts.shards_ok == Some(true));
+        assert_eq!(is_sound, is_somewhere, "{}", row.local_name);
     }
-    assert_eq!(table.resolve("smollm2-135m-instruct-4bit-alias").now(), Some("SmolLM2-135M-Instruct-4bit"));
+    for (alias, name) in [
+        ("smollm2-135m-instruct-4bit-alias", "SmolLM2-135M-Instruct-4bit"),
+        ("smollm2-135m-instruct-4bit-f16-alias", "SmolLM2-135M-Instruct-4bit-f16"),
+    ] {
+        assert_eq!(table.resolve(alias).now(), Some(name));
+    }
 }
 
 /// The table of the reference system, which is not part of this project: where it is absent, nothing is checked.

@@ -58,6 +58,11 @@ pub fn bytes(count: u64) -> String {
         .map_or_else(|| format!("{count} B"), |(size, unit)| format!("{:.1} {unit}", amount / size))
 }
 
+/// A number of things, as `1 row` or `3 rows`.
+pub fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A duration as `42 s`, `3 min 05 s` or `1 h 12 min`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -104,6 +109,11 @@ mod tests {
         assert_eq!(bytes(1_500), "1.5 kB");
         assert_eq!(bytes(271_400_000), "271.4 MB");
         assert_eq!(bytes(24_000_000_000), "24.0 GB");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "row")), ["0 rows", "1 row", "2 rows"]);
     }
 
     #[test]

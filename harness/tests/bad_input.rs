@@ -141,6 +141,25 @@ fn counts_of_nothing_are_usage_errors() -> Outcome {
 }
 
 #[test]
+fn unknown_names_of_modes_are_usage_errors_that_list_the_known_ones() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("x")?;
+    for (flag, value, known) in [
+        ("--order", "alphabet", "size, name"),
+        ("--dedup", "weights", "none, path, config, headers, content"),
+        ("--format", "yaml", "table, json"),
+        ("--reference", "llama.cpp", "mlx-lm"),
+        ("--cooldown", "soon", "auto"),
+        ("--max-spread", "wide", "number"),
+        ("--quiet-hold", "-1", "number of seconds"),
+    ] {
+        let output = bench.program().args(["sweep", "models/x", &format!("{flag}={value}")]).output()?;
+        refused(&bench, &output, 64, &[flag, known])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn an_output_folder_that_is_a_file() -> Outcome {
     let bench = Bench::new()?;
     bench.checkpoint("x")?;

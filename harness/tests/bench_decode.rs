@@ -2,18 +2,15 @@
 
 mod common;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Bench, Outcome, stderr};
+use common::{Bench, Outcome, program, stderr};
 
 /// A stand-in for the program that prints its arguments, one a line.
 fn echo(bench: &Bench) -> std::io::Result<PathBuf> {
     let path = bench.path("echo.sh");
-    fs::write(&path, "#!/bin/sh\nfor argument; do echo \"$argument\"; done\n")?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    program::script(&path, "#!/bin/sh\nfor argument; do echo \"$argument\"; done\n")?;
     Ok(path)
 }
 

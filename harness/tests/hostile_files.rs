@@ -1,6 +1,9 @@
 //! What lies in the place of a file: pipes, devices, folders, names that are not UTF-8, and what may not be read. Commands
 //! name it, end with their exit code and never wait.
 
+#[path = "common/program.rs"]
+mod program;
+
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -196,7 +199,7 @@ fn what_may_not_be_read_is_named_and_the_rest_goes_on() -> Outcome {
     place.write("results/closed.csv", ROWS)?;
     place.write("results/within/b.csv", ROWS)?;
     // Where the program was built nobody else may be allowed to look.
-    fs::copy(env!("CARGO_BIN_EXE_mlxcel-bench"), place.path("program"))?;
+    program::copy(Path::new(env!("CARGO_BIN_EXE_mlxcel-bench")), &place.path("program"))?;
     for (name, mode) in [(".", 0o755), ("program", 0o755), ("results/closed.csv", 0), ("results/within", 0)] {
         set(name, mode)?;
     }

@@ -2,6 +2,9 @@
 
 #![cfg(unix)]
 
+#[path = "common/program.rs"]
+mod program;
+
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +42,7 @@ impl Stage {
         let stage =
             Self { folder: tempfile::tempdir()?, name: format!("idx{}-{number}", std::process::id()) };
         let sleep = ["/bin/sleep", "/usr/bin/sleep"].into_iter().find(|path| Path::new(path).exists());
-        fs::copy(sleep.ok_or("this system has no sleep")?, stage.program())?;
+        program::copy(Path::new(sleep.ok_or("this system has no sleep")?), &stage.program())?;
         Ok(stage)
     }
 
@@ -147,7 +150,12 @@ fn others_are_suspended_while_the_command_runs_and_its_exit_code_is_passed_on() 
     let stage = Stage::new()?;
     let other = stage.other()?;
     let pid = other.0.id();
-    let script = format!("ps -o state= -p {pid}; test -s \"$MLXCEL_BENCH_QUIET_RECORD\"; echo $?; exit 7");
+    // A signal takes effect a moment after it was sent.
+    let stopped = format!(
+        "for i in 1 2 3 4 5 6 7 8 9; do case $(ps -o state= -p {pid}) in T*) break ;; esac; sleep 1; done"
+    );
+    let script =
+        format!("{stopped}; ps -o state= -p {pid}; test -s \"$MLXCEL_BENCH_QUIET_RECORD\"; echo $?; exit 7");
     let output = stage.quiet(&["sh", "-c", &script]).output()?;
     assert_eq!(output.status.code(), Some(7), "{}", said(&output));
     let printed = String::from_utf8(output.stdout.clone())?;
@@ -165,8 +173,7 @@ fn others_are_suspended_while_the_command_runs_and_its_exit_code_is_passed_on() 
 fn a_busy_process_uses_no_time_while_it_is_suspended() -> Outcome {
     let stage = Stage::new()?;
     fs::remove_file(stage.program())?;
-    let shell = fs::canonicalize("/bin/sh")?;
-    fs::copy(shell, stage.program())?;
+    program::copy(&fs::canonicalize("/bin/sh")?, &stage.program())?;
     let other = Other(Command::new(stage.program()).args(["-c", "while :; do :; done"]).spawn()?);
     let pid = other.0.id();
     thread::sleep(Duration::from_millis(300));
@@ -272,7 +279,7 @@ fn neither_the_command_nor_what_it_starts_nor_whoever_started_us_is_suspended() 
     assert_eq!(stage.suspended()?, [0_u64; 0]);
     // A shell of the name runs `quiet`, so it is an ancestor of the wrapper.
     fs::remove_file(&program)?;
-    fs::copy(fs::canonicalize("/bin/sh")?, &program)?;
+    program::copy(&fs::canonicalize("/bin/sh")?, &program)?;
     let script = format!(
         "{} quiet --rescan 0.1 --name {} --record {} -- sleep 0.5; echo ended",
         env!("CARGO_BIN_EXE_mlxcel-bench"),
@@ -345,4 +352,24 @@ fn names_of_the_environment_count_and_without_any_it_is_refused_where_the_system
         assert!(said(&output).contains("--name"), "{}", said(&output));
     }
     Ok(())
+}
+
+/// While threads start one process after another, what was made can be started each time.
+#[test]
+fn a_program_that_was_made_can_be_started_at_once() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    thread::scope(|scope| {
+        let others: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..60).try_for_each(|_| Command::new("true").status().map(drop))))
+            .collect();
+        for number in 0..40 {
+            let path = folder.path().join(format!("program{number}"));
+            program::script(&path, "#!/bin/sh\n")?;
+            assert!(Command::new(&path).status()?.success());
+        }
+        for other in others {
+            other.join().map_err(|_| "a thread panicked")??;
+        }
+        Ok(())
+    })
 }

@@ -255,6 +255,28 @@ fn one_loaded_checkpoint_serves_many_generations() -> Outcome {
 }
 
 #[test]
+fn a_worker_measures_how_fast_its_own_device_reaches_its_memory_without_any_checkpoint() -> Outcome {
+    let bench = Bench::new()?;
+    let mut worker = Spoken::start(&bench)?;
+    worker.hear()?;
+    worker.ask(&json!({ "request": "stream", "buffer_bytes": 64 << 20, "passes": 2 }))?;
+    let event = worker.hear()?;
+    assert_eq!(event["event"], "streamed", "{event}");
+    let passes = event["passes"].as_array().ok_or("no passes")?;
+    // Two with each of three operations, each over all of the arrays.
+    assert_eq!(passes.len(), 6, "{event}");
+    for pass in passes {
+        let (bytes, nanos) =
+            (pass["bytes"].as_f64().ok_or("no bytes")?, pass["nanos"].as_f64().ok_or("no nanos")?);
+        assert!(bytes >= f64::from(64 << 20), "{pass}");
+        assert!((1e7..1e13).contains(&(bytes / nanos * 1e9)), "{pass}");
+    }
+    worker.ask(&json!({ "request": "finish" }))?;
+    assert_eq!(worker.hear()?["event"], "done");
+    Ok(())
+}
+
+#[test]
 fn a_worker_ends_with_its_parent() -> Outcome {
     let bench = Bench::new()?;
     let mut worker = Spoken::start(&bench)?;
@@ -341,5 +363,36 @@ fn mlx_lm_is_measured_in_the_same_sweep_with_the_same_tokens() -> Outcome {
     assert!(identity.build.mlx_version.is_known() && identity.build.libmlx_sha256.is_known());
     let verified = bench.program().arg("verify").arg(&path).output()?;
     assert_eq!(verified.status.code(), Some(0), "{}", String::from_utf8_lossy(&verified.stdout));
+    Ok(())
+}
+
+#[test]
+fn loading_is_measured_beside_reading() -> Outcome {
+    let bench = Bench::new()?;
+    let folder = tiny(&bench, "tiny")?;
+    let load = |flags: &[&str]| bench.program().args(["micro", "load"]).args(flags).arg(&folder).output();
+    let output = load(&["--blocks", "2", "--format", "json"])?;
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let reports: Value = serde_json::from_slice(&output.stdout)?;
+    let times = |key: &str| -> Vec<f64> {
+        reports[0][key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    };
+    let (loads, reads, ratios) = (times("load_ms"), times("read_ms"), times("ratios"));
+    assert_eq!((loads.len(), reads.len(), ratios.len()), (4, 4, 2), "{reports}");
+    assert!(((loads[2] + loads[3]) / (reads[2] + reads[3]) / ratios[1] - 1.0).abs() < 1e-9, "{reports}");
+    let shard = folder.join("model.safetensors").metadata()?.len();
+    assert_eq!(reports[0]["shard_bytes"], shard);
+    #[cfg(target_os = "linux")]
+    assert!(reports[0]["peak_memory_bytes"].as_u64().is_some_and(|peak| peak > shard), "{reports}");
+    let output = load(&["--blocks", "1"])?;
+    let table = String::from_utf8(output.stdout)?;
+    assert!(
+        table.starts_with("checkpoint") && table.lines().count() == 2 && table.contains("tiny"),
+        "{table}"
+    );
+    std::fs::remove_file(folder.join("config.json"))?;
+    let output = load(&[])?;
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("config.json"), "{}", stderr(&output));
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{
     Bench, GENERATED, HEAR, Outcome, PROMPT, cell, depending_on, failed, generated, good, hello, loaded,
-    rows, stderr,
+    paced, rows, stderr,
 };
 
 /// A sweep of checkpoints `bad` and `good`, where `bad` goes on after hello as the script says: status and
@@ -150,6 +150,70 @@ fn a_short_generation_is_invalid() -> Outcome {
     let (status, detail, code) = bad_and_good(&script, &[])?;
     assert_eq!((status.as_str(), code), ("INVALID:short_generation", Some(3)));
     assert!(detail.contains("3 of 4"), "{detail}");
+    Ok(())
+}
+
+#[test]
+fn a_generation_of_nothing_is_no_measurement() -> Outcome {
+    let nothing = format!("{}{}{}{HEAR}", loaded(), generated(0, &[5, 6, 7, 8]), generated(1, &[]));
+    let (status, detail, code) = bad_and_good(&nothing, &["--reps", "1"])?;
+    assert_eq!((status.as_str(), code), ("INVALID:no_tokens", Some(3)), "{detail}");
+    Ok(())
+}
+
+#[test]
+fn another_prompt_and_times_that_cannot_be_are_invalid() -> Outcome {
+    let tokens = [5, 6, 7, 8];
+    let told = |script: String| {
+        bad_and_good(&format!("{}{}{script}{HEAR}", loaded(), generated(0, &tokens)), &["--reps", "1"])
+    };
+    let prompt = format!("\"prompt_tokens\":{PROMPT}");
+    for (what, script, expected) in [
+        ("length", generated(1, &tokens).replace(&prompt, "\"prompt_tokens\":7"), "INVALID:prompt_mismatch"),
+        (
+            "digest",
+            generated(1, &tokens).replace("\"prompt_sha256\":\"00\"", "\"prompt_sha256\":\"01\""),
+            "INVALID:prompt_mismatch",
+        ),
+        ("no time", paced(1, 0), "INVALID:zero_time"),
+        ("lost times", generated(1, &tokens).replace("[5,6,7,8]", "[5,6,7,8,9]"), "INVALID:inconclusive"),
+        ("backwards", generated(1, &tokens).replace("4000000", "2500000"), "INVALID:inconclusive"),
+    ] {
+        let (status, detail, code) = told(script)?;
+        assert_eq!((status.as_str(), code), (expected, Some(3)), "{what}: {detail}");
+        assert!(!detail.is_empty(), "{what}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_first_generation_is_a_warm_up_of_the_measured_shape_and_counts_nowhere() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("x")?;
+    let asked = bench.path("asked");
+    let keep = |event: String| {
+        event.replace(
+            "case \"$request\"",
+            &format!("echo \"$request\" >> {}\ncase \"$request\"", asked.display()),
+        )
+    };
+    // The warm-up is a hundred times as slow.
+    let script =
+        format!("{}{}{}{}{HEAR}", hello(), loaded(), keep(paced(0, 100_000_000)), keep(paced(1, 1_000_000)));
+    let output = bench.sweep(&script, &["all", "--reps", "1"])?.output()?;
+    let rows = rows(&output)?;
+    assert_eq!((cell(&rows[0], "decode_ns"), cell(&rows[0], "reps")), ("3000000".to_owned(), "1".to_owned()));
+    assert_eq!(cell(&rows[0], "warmup_tokens"), GENERATED.to_string());
+    let samples = fs::read_to_string(bench.file(".samples.jsonl")?)?;
+    assert_eq!(samples.lines().count(), 1, "{samples}");
+    let asked = fs::read_to_string(asked)?;
+    let requests: Vec<serde_json::Value> =
+        asked.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let [warmup, measured] = requests.as_slice() else { return Err(asked.into()) };
+    assert_eq!((&warmup["rep"], &measured["rep"]), (&0.into(), &1.into()));
+    for key in ["prompt", "max_tokens", "prefill_chunk", "suppress_eos"] {
+        assert_eq!(warmup[key], measured[key], "{key}");
+    }
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use common::{
     Bench, HEAR, Outcome, cell, failed, generated, good, hello, loaded, paced, rows, stderr, telling_warmup,
@@ -20,8 +19,13 @@ fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
 
 /// A worker that generates at a pace that depends on how many were started before it.
 fn drifting(bench: &Bench, first_slow: u32) -> String {
+    drifting_after(bench, first_slow, &paced(0, 1_000_000))
+}
+
+/// The same after such a warm-up.
+fn drifting_after(bench: &Bench, first_slow: u32, warmup: &str) -> String {
     let counter = bench.path("count");
-    let rest = |step: u64| format!("{}{}{}{HEAR}", loaded(), paced(0, step), paced(1, step));
+    let rest = |step: u64| format!("{}{warmup}{}{HEAR}", loaded(), paced(1, step));
     format!(
         "{}{HEAR}answered=$request\nread() {{ if [ -n \"$answered\" ]; then request=$answered; answered=; else command read -r request; fi; }}\n\
          echo x >> {counter}\nif [ \"$(wc -l < {counter})\" -ge {first_slow} ]; then\n{}\nelse\n{}\nfi\n",
@@ -56,6 +60,14 @@ fn rows_between_controls_that_disagree_are_invalid_and_the_others_are_not() -> O
     let main = store::open(&csv)?;
     assert_eq!(main.rows[3].status().to_string(), "INVALID:control_drift");
     assert_eq!(main.altered, Some(false));
+    // Each row says which controls are around it, and what it generated.
+    for (row, moved) in main.rows.iter().zip([false, false, true, true]) {
+        let conditions = &row.identity().conditions;
+        assert_eq!(conditions.control.model.as_deref(), Some("a"));
+        assert_eq!((conditions.control.drift_pct.is_some(), conditions.control.moved()), (true, moved));
+        assert_eq!(conditions.generation.output_sha256.as_ref().map(String::len), Some(64));
+        assert!(conditions.host_state.uptime_s.is_some());
+    }
     for begins in ["cpu_", "control_"] {
         let path = bench.csv_of(begins)?.ok_or("no rows")?;
         let verified = bench.program().arg("verify").arg(&path).output()?;
@@ -105,6 +117,11 @@ fn repetitions_that_spread_too_far_are_invalid_and_all_are_kept() -> Outcome {
     assert_eq!(cell(&found[0], "status"), "INVALID:spread", "{}", stderr(&output));
     assert_eq!((cell(&found[0], "reps"), cell(&found[0], "decode_ms")), ("2".to_owned(), String::new()));
     assert_eq!(store::read_samples(&bench.file(".csv")?)?.len(), 2);
+    // Whoever sees nothing but such rows is told what they are worth and what to do.
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(said.contains("no row is valid (INVALID:spread)") && said.contains("--quiet-hold"), "{said}");
+    assert!(!said.contains("nothing was measured"), "{said}");
     let output = bench.sweep(&script, &["all", "--reps", "2", "--max-spread", "15"])?.output()?;
     assert_eq!(cell(&rows(&output)?[0], "status"), "INVALID:provenance");
     Ok(())
@@ -144,8 +161,7 @@ fn peaks_of_memory_are_written_for_each_phase() -> Outcome {
 /// A stand-in for a Python interpreter: a program that plays this script whatever it is given.
 fn interpreter(bench: &Bench, script: &str) -> Result<String, Box<dyn std::error::Error>> {
     let path = bench.path("python");
-    fs::write(&path, format!("#!/bin/sh\n{script}"))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    common::program::script(&path, &format!("#!/bin/sh\n{script}"))?;
     Ok(format!("mlx-lm={}", path.display()))
 }
 
@@ -210,6 +226,32 @@ fn a_reference_is_measured_in_turn_with_the_same_tokens_and_has_a_file_of_its_ow
         String::from_utf8_lossy(&verified.stdout),
         stderr(&verified)
     );
+    Ok(())
+}
+
+#[test]
+fn a_row_of_the_reference_between_controls_that_disagree_is_invalid_as_ours_is() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b"])?;
+    let script = format!(
+        "{}{}{}{}{HEAR}",
+        reference_hello("cpu"),
+        loaded(),
+        telling_warmup("00", &json!([2])),
+        generated(1, &[5, 6, 7, 8])
+    );
+    let reference = interpreter(&bench, &script)?;
+    // control, a, control, b, control: the last is slow.
+    let own = drifting_after(&bench, 5, &telling_warmup("00", &json!([2])));
+    let flags = ["all", "--reps", "1", "--control-every", "1", "--reference", &reference];
+    let output = bench.sweep(&own, &flags)?.output()?;
+    let ours: Vec<String> = rows(&output)?.iter().map(|row| cell(row, "status")).collect();
+    assert_eq!(ours, ["INVALID:provenance", "INVALID:control_drift"], "{}", stderr(&output));
+    let path = bench.csv_of("pylm_")?.ok_or_else(|| stderr(&output))?;
+    let read = store::open(&path)?;
+    let theirs: Vec<String> = read.rows.iter().map(|row| row.status().to_string()).collect();
+    assert_eq!(theirs, ["", "INVALID:control_drift"], "{}", stderr(&output));
+    assert_eq!(read.altered, Some(false));
     Ok(())
 }
 
@@ -367,5 +409,35 @@ fn a_gate_that_timed_out_marks_every_row_and_so_does_one_that_was_not_there() ->
     let output = watched(&bench, &good(1), &["--no-quiet-gate", "--no-watch"])?;
     assert_eq!(gates(&output)?, ["Disabled", "Disabled"]);
     assert_eq!(cell(&rows(&output)?[0], "contended_pct"), "");
+    Ok(())
+}
+
+#[test]
+fn what_is_suspended_meanwhile_is_in_the_provenance_at_the_begin_and_at_the_end() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["x"])?;
+    let name = format!("idxs{}", std::process::id());
+    let program = bench.path(&name);
+    std::os::unix::fs::symlink("/bin/sleep", &program)?;
+    let mut other = std::process::Command::new(&program).arg("600").spawn()?;
+    let sweep = bench.sweep(&good(1), &["all", "--reps", "1"])?;
+    let output = bench
+        .program()
+        .args(["quiet", "--name", &name, "--"])
+        .arg(sweep.get_program())
+        .args(sweep.get_args())
+        .envs(sweep.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .output();
+    let ended = other.kill().and_then(|()| other.wait());
+    let output = output?;
+    ended?;
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let settings = &bench.json(".provenance.json")?["settings"];
+    for record in [&settings["host"]["suspended"], &settings["suspended_at_end"]] {
+        assert_eq!(record["names"], serde_json::json!([name]), "{settings}");
+        assert_eq!(record["suspended"][0]["pid"], other.id(), "{settings}");
+        // It lasted to the end.
+        assert_eq!(record["suspended"][0]["resumed_at"], serde_json::Value::Null, "{settings}");
+    }
     Ok(())
 }

@@ -49,6 +49,45 @@ fn a_plan_gives_each_folder_its_expected_status_and_measures_and_writes_nothing(
 }
 
 #[test]
+fn another_training_of_the_same_network_is_never_called_the_same_and_its_content_tells_it_apart() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("base")?;
+    let weights = bench.checkpoint("tuned")?.join("model.safetensors");
+    let mut bytes = fs::read(&weights)?;
+    *bytes.last_mut().ok_or("no weights")? ^= 1;
+    fs::write(&weights, bytes)?;
+    let planned = |by: &str| -> Result<Vec<(String, String)>, Box<dyn std::error::Error>> {
+        let (rows, _) = plan(&bench, &["all", "--dedup", by])?;
+        Ok(rows.iter().map(|row| (cell(row, "expected"), cell(row, "detail"))).collect())
+    };
+    for by in ["config", "headers"] {
+        let rows = planned(by)?;
+        assert_eq!(rows[1].0, "SKIP:duplicate_of=base", "{by}");
+        assert!(rows[1].1.contains("speed-equivalent"), "{by}: {}", rows[1].1);
+        assert!(
+            rows[1].1.contains("another training") && !rows[1].1.contains("same content"),
+            "{by}: {}",
+            rows[1].1
+        );
+    }
+    assert_eq!(planned("content")?[1].0, "");
+    Ok(())
+}
+
+#[test]
+fn a_plan_counts_the_time_of_the_reference_which_is_long_on_a_processor() -> Outcome {
+    let bench = Bench::new()?;
+    let quantized = json!({"model_type": "llama", "quantization": {"group_size": 64, "bits": 4}});
+    bench.checkpoint_of("x", &quantized, 50_000_000)?;
+    let minutes = |flags: &[&str]| -> Result<f64, Box<dyn std::error::Error>> {
+        Ok(plan(&bench, flags)?.0[0]["minutes"].as_f64().ok_or("no minutes")?)
+    };
+    let (alone, with) = (minutes(&["all"])?, minutes(&["all", "--reference", "mlx-lm"])?);
+    assert!(with > 20.0 * alone && with > 0.3, "{alone} {with}");
+    Ok(())
+}
+
+#[test]
 fn a_plan_for_people_has_a_line_a_row_and_the_sum() -> Outcome {
     let bench = Bench::new()?;
     bench.checkpoint("alpha")?;
@@ -62,7 +101,7 @@ fn a_plan_for_people_has_a_line_a_row_and_the_sum() -> Outcome {
     table.args(["sweep", "all", "--plan", "--worker-program"]).arg(worker).env("SCRIPTED_WORKER", script);
     let text = String::from_utf8(table.output()?.stdout)?;
     assert!(text.starts_with("model") && text.contains("alpha"), "{text}");
-    assert!(text.contains("1 rows, of which 1 are measured"), "{text}");
+    assert!(text.contains("1 row, 1 of them measured"), "{text}");
     Ok(())
 }
 
@@ -245,7 +284,7 @@ fn an_image_sweep_says_what_it_left_out_and_what_it_lacks() -> Outcome {
     let vision = json!({"model_type": "llava", "vision_config": {"model_type": "clip"}, "architectures": ["LlavaForConditionalGeneration"]});
     bench.checkpoint_of("vision", &vision, 8)?;
     let output = bench.sweep(&good(1), &["all", "--vlm"])?.output()?;
-    assert!(stderr(&output).contains("take no images: text (1 folders)"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("take no images: text (1 folder)"), "{}", stderr(&output));
     let rows_of = rows(&output)?;
     let statuses: Vec<_> = rows_of.iter().map(|row| (cell(row, "model"), cell(row, "status"))).collect();
     assert_eq!(statuses, [("vision".to_owned(), "SKIP:vlm_image_not_found".to_owned())]);
@@ -256,8 +295,42 @@ fn an_image_sweep_says_what_it_left_out_and_what_it_lacks() -> Outcome {
     fs::write(&image, "png")?;
     let image = image.to_string_lossy().into_owned();
     let output = bench.sweep(&good(1), &["all", "--image", &image])?.output()?;
-    assert_eq!(cell(&rows(&output)?[0], "status"), "FAIL:image_not_applied");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(cell(&rows(&output)?[0], "status"), "SKIP:vlm_unsupported");
+    assert!(cell(&rows(&output)?[0], "status_detail").contains("no vision models"));
+    let said = stderr(&output);
+    assert!(
+        said.contains("has no vision models") && said.contains("take images: vision (1 folder)"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(3));
+    Ok(())
+}
+
+#[test]
+fn an_image_sweep_without_anything_that_takes_images_is_an_error_in_words() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("text")?;
+    let output = bench.sweep(&good(1), &["all", "--vlm"])?.output()?;
+    assert_eq!(output.status.code(), Some(4));
+    let said = stderr(&output);
+    assert!(
+        said.contains("has no vision models") && said.contains("take images: none (0 folders)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("take no images: text (1 folder)") && said.contains("sweep without --vlm"),
+        "{said}"
+    );
+    // Of the default models it is known before any is fetched.
+    let output = bench
+        .program()
+        .env_remove("MODELS_DIR")
+        .args(["sweep", "--vlm"])
+        .env("BENCH_ALLOW_STALE_BINARY", "1")
+        .output()?;
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("the default models take no images"), "{}", stderr(&output));
+    assert_eq!(bench.files()?, Vec::<String>::new());
     Ok(())
 }
 

@@ -4,7 +4,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -312,8 +311,7 @@ fn a_full_disk_stops_the_sweep_with_the_finished_rows_safe() -> Outcome {
         // A limit on the size of files stands for the end of the disk: writing fails beyond it.
         let limit = blocks.map(|blocks| format!("trap '' XFSZ\nulimit -f {blocks}\n")).unwrap_or_default();
         let wrapper = bench.path("limited.sh");
-        fs::write(&wrapper, format!("#!/bin/sh\n{limit}exec \"$@\"\n"))?;
-        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
+        common::program::script(&wrapper, &format!("#!/bin/sh\n{limit}exec \"$@\"\n"))?;
         let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripted_worker.sh");
         let output = Command::new(&wrapper)
             .arg(env!("CARGO_BIN_EXE_mlxcel-bench"))

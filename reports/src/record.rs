@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::civil::Date;
 
 use crate::measure::{Decode, Prefill};
-use crate::row::CheckpointId;
+use crate::row::{CheckpointId, Control, Generation};
 use crate::status::{Exclusion, Fail, Rule, Skip, Status};
 use crate::text::words;
 
@@ -254,6 +254,16 @@ pub struct Extra {
     pub checkpoint: Option<CheckpointId>,
     /// SHA-256 of the prompt's token ids.
     pub prompt_sha256: Option<Arc<str>>,
+    /// Why generation ended, the digest of what it gave, and prompt tokens that a cache had.
+    pub generation: Generation,
+    /// The control rows around it.
+    pub control: Control,
+    /// By how much the use of swap grew during the measurement.
+    pub swap_growth_bytes: Option<u64>,
+    /// The worst thermal state during it.
+    pub thermal_worst: Option<Arc<str>>,
+    /// Source of power, and its mode.
+    pub power: Option<Arc<str>>,
 }
 
 words! {

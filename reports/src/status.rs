@@ -29,6 +29,8 @@ pub enum Skip {
     NotGenerative,
     /// An image prompt was asked for and the image is absent.
     VlmImageNotFound,
+    /// An image prompt was asked for, and the runtime runs none of this checkpoint's kind.
+    VlmUnsupported,
 }
 
 words! {
@@ -163,6 +165,7 @@ impl fmt::Display for Skip {
             Self::Oom => f.write_str("oom"),
             Self::NotGenerative => f.write_str("not_generative"),
             Self::VlmImageNotFound => f.write_str("vlm_image_not_found"),
+            Self::VlmUnsupported => f.write_str("vlm_unsupported"),
         }
     }
 }
@@ -197,13 +200,14 @@ impl FromStr for Skip {
             "oom" => Ok(Self::Oom),
             "not_generative" => Ok(Self::NotGenerative),
             "vlm_image_not_found" => Ok(Self::VlmImageNotFound),
+            "vlm_unsupported" => Ok(Self::VlmUnsupported),
             other => match other.strip_prefix("duplicate_of=") {
                 Some(name) if !name.is_empty() => Ok(Self::DuplicateOf(name.to_owned())),
                 _ => Err(UnknownWord {
                     what: "reason to skip",
                     found: other.to_owned(),
                     known: "not_a_checkpoint, missing_weights, duplicate_of=<name>, oom_estimate, oom, not_generative, \
-                            vlm_image_not_found"
+                            vlm_image_not_found, vlm_unsupported"
                         .to_owned(),
                 }),
             },
@@ -259,6 +263,7 @@ mod tests {
                 Just(Skip::Oom),
                 Just(Skip::NotGenerative),
                 Just(Skip::VlmImageNotFound),
+                Just(Skip::VlmUnsupported),
                 "(?s).{1,20}".prop_map(Skip::DuplicateOf),
             ]
             .prop_map(Status::from),

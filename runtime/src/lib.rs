@@ -15,6 +15,7 @@ mod model;
 mod models;
 pub mod nodes;
 pub mod sampling;
+pub mod stream;
 pub mod tokenizer;
 pub mod version;
 

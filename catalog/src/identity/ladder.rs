@@ -6,7 +6,7 @@
 //! | 1     | `config.json` and the sorted (name, size) list of all `*.safetensors`      | speed-equivalent   |
 //! | 2     | and their headers (names, dtypes, shapes, offsets)                         | speed-equivalent   |
 //! | 3     | and sampled blocks of every tensor                                         | content-identical  |
-//! | 4     | and every byte                                                             | content-identical  |
+//! | 4     | and every byte, in pieces                                                  | content-identical  |
 //!
 //! Each level from 1 has two digests: the raw one covers `config.json` byte by byte, the canonical one its canonical form
 //! ([`crate::config::canonical_form`]). Links are followed: sizes and bytes are those of the targets. Tokenizer and
@@ -21,13 +21,16 @@ use std::thread;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::content::{ContentCache, THREADS, hash_files};
+use super::content::{ContentCache, hash_files};
 use super::files::{WeightFile, weight_files};
 use super::{CanonicalPath, CheckpointId, ResolveError, ShardFacts, sampled, sha256_hex};
 use crate::config::{CONFIG_FILE, canonical_sha256};
 use crate::files::{MAX_CONFIG_BYTES, read_regular};
 use crate::folder::CheckpointProblem;
 use crate::headers::{HeaderError, read_raw};
+
+/// Threads that look at folders.
+const THREADS: usize = 2;
 
 /// The highest level.
 pub const HIGHEST_LEVEL: u8 = 4;
@@ -270,7 +273,7 @@ fn survey(dir: &Path, level: u8) -> Result<Surveyed, IdentityError> {
     Ok(surveyed)
 }
 
-/// Level 4, over all folders at once so that both threads have work.
+/// Level 4, over all folders at once so that every thread has work.
 fn complete(
     surveyed: &mut [Result<Surveyed, IdentityError>],
     level: u8,

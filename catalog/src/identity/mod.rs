@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::files::open_regular;
 
-pub use content::{ContentCache, hash_files};
+pub use content::{ContentCache, PIECE_BYTES, hash_files};
 pub use files::{FileKey, WeightFile};
 pub use ladder::{HIGHEST_LEVEL, Identity, IdentityError, Relation, identify, identify_all, in_two_threads};
 pub use sampled::BLOCK_BYTES;
@@ -71,7 +71,8 @@ pub struct ResolveError {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CheckpointId {
     /// What is covered. 1: `config.json` and the names and sizes of the weight files; 2: their headers, too; 3: samples of
-    /// every tensor, too; 4: every byte.
+    /// every tensor, too; 4: every byte, by the digests of pieces. Level 4 was once the plain digest of whole files; that
+    /// definition had the text form `4:`, this one has `4p:`, and nothing reads the one as the other.
     pub level: u8,
     /// SHA-256 in lower-case hex.
     pub digest: String,
@@ -102,7 +103,8 @@ impl CheckpointId {
         };
         let mut shards = shards.to_vec();
         shards.sort_unstable();
-        let mut lines = vec![format!("checkpoint id, level {level}"), format!("config {config_sha256}")];
+        let mut lines =
+            vec![format!("checkpoint id, level {}", level_name(level)), format!("config {config_sha256}")];
         for shard in shards {
             // The length before the name keeps names with line breaks from imitating other lists.
             let name_bytes = shard.file_name.len();
@@ -117,9 +119,9 @@ impl CheckpointId {
 }
 
 impl fmt::Display for CheckpointId {
-    /// `1:` and the digest.
+    /// `1:` and the digest; `4p:` at level 4.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}", self.level, self.digest)
+        write!(formatter, "{}:{}", level_name(self.level), self.digest)
     }
 }
 
@@ -135,16 +137,40 @@ impl FromStr for CheckpointId {
             "1" => 1,
             "2" => 2,
             "3" => 3,
-            "4" => 4,
+            "4p" => 4,
             _ => return Err(wrong()),
         };
         if is_digest { Ok(Self { level, digest: digest.to_owned() }) } else { Err(wrong()) }
     }
 }
 
+impl CheckpointId {
+    /// The level as texts name it: with a letter where its definition is not the first.
+    pub const fn level_name(&self) -> &'static str {
+        level_name(self.level)
+    }
+
+    /// Whether a text is an id of level 4 by its first definition, which is known and compared with nothing.
+    pub fn is_outdated(text: &str) -> bool {
+        text.strip_prefix("4:").is_some_and(|digest| Self::from_str(&format!("4p:{digest}")).is_ok())
+    }
+}
+
+/// As [`CheckpointId::level_name`].
+const fn level_name(level: u8) -> &'static str {
+    match level {
+        0 => "0",
+        1 => "1",
+        2 => "2",
+        3 => "3",
+        4 => "4p",
+        _ => "unknown",
+    }
+}
+
 /// Text that is no [`CheckpointId`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is no checkpoint id: a level from 1 to 4, a colon and 64 lower-case hex digits")]
+#[error("{0:?} is no checkpoint id: 1, 2, 3 or 4p, a colon and 64 lower-case hex digits")]
 pub struct NotACheckpointId(pub String);
 
 /// What a [`CheckpointId`] takes of one weight file.

@@ -1,5 +1,6 @@
 //! The flags of `micro`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -12,6 +13,34 @@ use super::sweep::seconds;
 pub enum MicroCommand {
     /// Products of activations with a weight, quantized or dense: our kernels on the processor beside MLX's own.
     Qmm(Box<QmmArgs>),
+    /// Loading of checkpoints beside reading their bytes into memory.
+    Load(LoadArgs),
+}
+
+/// How long does loading take beside reading, and how much memory beside the bytes?
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Each block is A B B A: A loads in a new worker process, B reads every shard into new memory with as many threads as this process \
+may use. A block's ratio is its loads' time over its readings'; shown are the median and the smallest and largest. Memory is the \
+most that a worker had resident.
+
+Exit codes: 0 measured; 4 bad input; 64 usage; 130 interrupted.")]
+pub struct LoadArgs {
+    /// Folders of checkpoints.
+    #[arg(required = true, value_name = "CHECKPOINT")]
+    pub checkpoints: Vec<PathBuf>,
+    /// Blocks of two loads and two readings.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub blocks: u32,
+    /// Drop the files from the system's cache before each measurement (Linux).
+    #[arg(long)]
+    pub cold: bool,
+    /// Longest time of one load, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = seconds)]
+    pub timeout: Duration,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t = ListFormat::Table)]
+    pub format: ListFormat,
 }
 
 /// How fast are products, what is that of what the host can do, and how fast is MLX's own operation?

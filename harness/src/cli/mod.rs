@@ -17,7 +17,7 @@ pub use catalog::{
 pub use compare::{CompareArgs, CompareFormat, HistoryCommand, ListFormat};
 pub use doctor::DoctorArgs;
 pub use gate::{GateArgs, GateFormat, ReportFile};
-pub use micro::{FloatName, MicroCommand, QmmArgs, QmmMode, WeightShape};
+pub use micro::{FloatName, LoadArgs, MicroCommand, QmmArgs, QmmMode, WeightShape};
 pub use quiet::{QuietArgs, QuietWatcherArgs};
 pub use sweep::{
     ConditionArgs, Cooldown, Dedup, Format, MODELS, Order, QuietGateArgs, Reference, Retry, RosterArgs,

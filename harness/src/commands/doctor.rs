@@ -15,7 +15,9 @@ use crate::host::doctor::{
     self, Conditions, ControlFacts, Diagnosis, HostFacts, Noise, ProgramFacts, RunsTask,
 };
 use crate::host::quiet::{GateSettings, wait_on_this_host};
-use crate::host::{Interval, Limits, Own, QuietOutcome, Watch, WatchSettings, gemm, llc, stream};
+use crate::host::{
+    Interval, Limits, Own, QuietOutcome, Watch, WatchSettings, device_stream, gemm, llc, stream,
+};
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::Machine;
 use crate::sweep::interrupt::Interrupt;
@@ -58,6 +60,16 @@ pub(super) fn run(arguments: &DoctorArgs) -> anyhow::Result<Exit> {
     let stream = stream::measure(cache.as_ref(), passes)
         .map_err(|error| complain(&format!("note: how fast memory is read was not measured: {error}")))
         .ok();
+    let device_stream = match backend {
+        Backend::Cpu => None,
+        Backend::Cuda | Backend::Metal => {
+            device_stream::measure(&program, machine.device_memory_bytes(backend), INTRODUCTION, &interrupted)
+                .inspect_err(|why| {
+                    complain(&format!("note: how fast the GPU reaches its memory is not known: {why}"));
+                })
+                .ok()
+        }
+    };
     let gemm = gemm::measure(passes);
     let limits = Limits { cpu_pct: arguments.quiet_limit, ..Limits::default() };
     let watch = Watch::start(WatchSettings { limits, ..WatchSettings::default() })
@@ -103,6 +115,7 @@ pub(super) fn run(arguments: &DoctorArgs) -> anyhow::Result<Exit> {
         conditions: conditions(&quiet, &watch, &watch.between(begun, ended), (begun, ended)),
         cache,
         stream,
+        device_stream,
         gemm,
         noise: arms
             .by_metric()

@@ -192,6 +192,24 @@ mod tests {
     }
 
     #[test]
+    fn what_an_older_program_made_under_another_name_is_neither_taken_nor_touched() -> anyhow::Result<()> {
+        let root = tempfile::tempdir()?;
+        let cache = Cache::at(root.path().to_owned())?;
+        let old = cache.make("m-4bit", "m-4bit, recipe 2", write_model)?;
+        fs::write(old.join("config.json"), "old")?;
+        assert!(cache.made("m-4bit-f16", "m-4bit-f16, recipe 2").is_none());
+        let new = cache.make("m-4bit-f16", "m-4bit-f16, recipe 2", write_model)?;
+        cache.alias("n", &new, "alias")?;
+        // Even a folder that was given the new name by hand is made anew.
+        fs::remove_dir_all(&new)?;
+        fs::rename(&old, &new)?;
+        assert!(cache.made("m-4bit-f16", "m-4bit-f16, recipe 2").is_none());
+        cache.make("m-4bit-f16", "m-4bit-f16, recipe 2", write_model)?;
+        assert_eq!(fs::read_to_string(new.join("config.json"))?, "{}");
+        Ok(())
+    }
+
+    #[test]
     fn a_model_that_fails_to_be_made_leaves_the_old_one_and_no_rest() -> anyhow::Result<()> {
         let root = tempfile::tempdir()?;
         let cache = Cache::at(root.path().to_owned())?;

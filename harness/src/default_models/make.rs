@@ -16,12 +16,14 @@ use crate::text::complain;
 
 /// Raised by hand whenever the same input gives other checkpoints.
 const RECIPE: u32 = 2;
-const FOUR_BIT: &str = "SmolLM2-135M-Instruct-4bit";
+// The names tell the type of what is not packed, scales included. Checkpoints of other types had the name without it
+// before: a name stands for one set of weights for ever.
+const FOUR_BIT: &str = "SmolLM2-135M-Instruct-4bit-f16";
 const DENSE: &str = "SmolLM2-135M-Instruct-bf16";
-const ALIAS: &str = "smollm2-135m-instruct-4bit-alias";
-const SYNTHETIC_FOUR_BIT: &str = "synthetic-SmolLM2-135M-shape-4bit";
+const ALIAS: &str = "smollm2-135m-instruct-4bit-f16-alias";
+const SYNTHETIC_FOUR_BIT: &str = "synthetic-SmolLM2-135M-shape-4bit-f16";
 const SYNTHETIC_DENSE: &str = "synthetic-SmolLM2-135M-shape-bf16";
-const SYNTHETIC_ALIAS: &str = "synthetic-smollm2-135m-shape-4bit-alias";
+const SYNTHETIC_ALIAS: &str = "synthetic-smollm2-135m-shape-4bit-f16-alias";
 /// Seed of the synthetic weights.
 const SEED: u64 = 135;
 

@@ -9,7 +9,7 @@
 //! - [`thermal::ThermalLog`] keeps temperature, clocks, throttling and power as [`thermal::Thermal`] readings: start, worst,
 //!   end. The watch has one, see [`Watch::thermal_between`].
 //! - [`llc::last_level_cache`], [`stream::measure`] and [`gemm::measure`] say how large the last-level cache is, how fast this
-//!   host's processor reads memory and how fast it multiplies matrices.
+//!   host's processor reads memory and how fast it multiplies matrices; [`device_stream`] is how fast a GPU reaches its own.
 //! - [`doctor`] measures the noise of a host; [`doctor::stored`] is what it found, with the noise floor of single rows
 //!   ([`doctor::Diagnosis::noise_floor_pct`]).
 //! - [`cooldown::wait`] waits until a short control kernel is as fast as it was at first.
@@ -21,6 +21,7 @@
 //! so that tests feed recorded data. What a row makes of it is left to `sweep`.
 
 pub mod cooldown;
+pub mod device_stream;
 pub mod doctor;
 pub mod gemm;
 pub mod gpu;

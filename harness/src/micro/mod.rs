@@ -4,12 +4,15 @@
 //! - [`arms`] alternates two arms, A B B A, so that a host that gets slower or faster touches both alike.
 //! - [`timer`] repeats until there is time and number enough.
 //! - [`peaks`] finds out how fast this host reads memory and multiplies matrices, in the same run.
+//! - [`load`] loads checkpoints beside reading their bytes.
 //! - [`ops`] has one room for each operation.
 //!
 //! What a model makes of its kernels is measured by `sweep`, whose rows are what results are compared by; nothing here is
 //! stored or compared.
 
 pub mod arms;
+mod columns;
+pub mod load;
 pub mod ops;
 pub mod peaks;
 pub mod rotation;

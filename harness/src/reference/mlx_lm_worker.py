@@ -170,6 +170,8 @@ class Worker:
         }
         digest = hashlib.sha256(struct.pack(f"<{len(ids)}I", *ids)).hexdigest()
         event = {"event": "generated", "sample": sample, "tokens": tokens, "prompt_sha256": digest}
+        # The generator was given no cache of prompts, so it made an empty one and read the whole prompt.
+        event["cached_prompt_tokens"] = 0
         if request.get("tell_tokens"):
             event["suppressed"] = suppressed
         return event

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use jiff::Timestamp;
 use mlxcel_reports::measure::Sample;
-use mlxcel_reports::row::AnyRow;
+use mlxcel_reports::row::{AnyRow, Control};
 use mlxcel_reports::status::{Exclusion, Rule, Skip, Status};
 use serde_json::json;
 
-use super::controls::{Controls, Drift};
+use super::controls::{Between, Controls};
 use super::cooldown::Waits;
 use super::dedup::Survivors;
 use super::foresight::Foresight;
@@ -25,6 +25,8 @@ use super::resume::again;
 use super::rows::Making;
 use super::sets::Sets;
 use crate::cli::SweepArgs;
+use crate::host::device_stream;
+use crate::host::thermal::Boot;
 use crate::text::complain;
 use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::{Hello, Prompt};
@@ -255,12 +257,23 @@ impl Conductor<'_> {
             return Ok(false);
         };
         complain(&format!("control {}: {}", place.model, summary(&outcome.row)));
-        let drift = state.controls.control(&outcome.row);
+        let between = state.controls.control(&outcome.row);
         if let Some(set) = &mut state.sets.control {
             set.put(outcome.row, outcome.samples)?;
         }
-        if let Some(Drift { rows, detail }) = drift {
-            let changed = state.sets.main.invalidate(&rows, Rule::ControlDrift, &detail)?;
+        if let Some(Between { rows, references, apart }) = between {
+            let around = Control {
+                model: Some(place.model.clone()),
+                drift_pct: Some(apart.pct),
+                band_pct: Some(apart.band_pct),
+            };
+            let moved = around.moved().then_some((Rule::ControlDrift, apart.detail.as_str()));
+            if let Some(set) = &mut state.sets.reference {
+                // They were measured on the same host, which may have changed meanwhile.
+                set.bracket(&references, &around, moved)?;
+            }
+            let changed = state.sets.main.bracket(&rows, &around, moved)?;
+            let detail = &apart.detail;
             if !changed.is_empty() {
                 complain(&format!(
                     "the control moved: the rows of {} are invalid; --rerun measures them again ({detail})",
@@ -308,6 +321,7 @@ impl Conductor<'_> {
         if let Some(set) = &mut state.sets.reference {
             set.put(outcome.row, outcome.samples)?;
         }
+        state.controls.reference(order_index);
         Ok(true)
     }
 
@@ -335,7 +349,12 @@ impl Conductor<'_> {
         if self.interrupt.is_raised() {
             return Ok(None);
         }
-        self.host.before_row();
+        let memory = self.run.machine.device_memory_bytes(self.run.backend);
+        self.host.before_row(&|| {
+            device_stream::measure(self.program, memory, self.arguments.timeout, &|| {
+                self.interrupt.is_raised()
+            })
+        });
         let making = self.making(runtime, place, cell, task, order_index);
         let program = match (runtime, self.reference) {
             (Runtime::Reference(_), Some(reference)) => &reference.program,
@@ -384,6 +403,7 @@ impl Conductor<'_> {
             task,
             order_index,
             started_at: Timestamp::now(),
+            uptime_s: Boot::of_this_host().uptime_seconds,
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Controls {
     last: Option<Rates>,
     /// Places in the order of measurement since the last control.
     since: Vec<u32>,
+    /// Those of the reference's rows, in their own set.
+    references_since: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,12 +35,23 @@ struct Rates {
     decode_spread_pct: f64,
 }
 
-/// Two controls that disagree.
+/// Two controls in a row.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Drift {
+pub(super) struct Between {
     /// Places in the order of measurement of the rows between them.
     pub(super) rows: Vec<u32>,
-    /// What was found, for the rows.
+    /// Those of the reference's rows between them.
+    pub(super) references: Vec<u32>,
+    /// How far apart they lie.
+    pub(super) apart: Apart,
+}
+
+/// How far apart two controls lie: of decode and prefill, what is further beyond its band.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Apart {
+    pub(super) pct: f64,
+    pub(super) band_pct: f64,
+    /// In words, for the rows of controls that moved.
     pub(super) detail: String,
 }
 
@@ -50,6 +63,7 @@ impl Controls {
             band_pct: band_pct.unwrap_or(DEFAULT_BAND_PCT),
             last: None,
             since: Vec::new(),
+            references_since: Vec::new(),
         }
     }
 
@@ -80,17 +94,25 @@ impl Controls {
         }
     }
 
-    /// A control was measured: which rows it makes invalid. One that failed says nothing of the host, and the rows before
-    /// it wait for the next.
-    pub(super) fn control(&mut self, row: &AnyRow) -> Option<Drift> {
+    /// A row of the reference was measured.
+    pub(super) fn reference(&mut self, order_index: u32) {
+        if self.are_made() {
+            self.references_since.push(order_index);
+        }
+    }
+
+    /// A control was measured: which rows lie between it and the one before, and how far the two are apart. One that failed
+    /// says nothing of the host, and the rows before it wait for the next.
+    pub(super) fn control(&mut self, row: &AnyRow) -> Option<Between> {
         let rates = rates(row)?;
         let before = self.last.replace(rates);
         let rows = std::mem::take(&mut self.since);
-        let detail = self.difference(before?, rates)?;
-        (!rows.is_empty()).then_some(Drift { rows, detail })
+        let references = std::mem::take(&mut self.references_since);
+        let apart = self.difference(before?, rates)?;
+        (!rows.is_empty()).then_some(Between { rows, references, apart })
     }
 
-    fn difference(&self, before: Rates, after: Rates) -> Option<String> {
+    fn difference(&self, before: Rates, after: Rates) -> Option<Apart> {
         let pairs = [
             ("decode", before.decode, after.decode, before.decode_spread_pct.max(after.decode_spread_pct)),
             (
@@ -100,17 +122,19 @@ impl Controls {
                 before.prefill_spread_pct.max(after.prefill_spread_pct),
             ),
         ];
-        pairs.into_iter().find_map(|(what, one, other, spread)| {
-            let apart = 100.0 * (one - other).abs() / f64::midpoint(one, other);
+        let apart = pairs.map(|(what, one, other, spread)| {
+            let pct = 100.0 * (one - other).abs() / f64::midpoint(one, other);
             // Controls that are themselves uneven by more than the band cannot show less.
-            let band = self.band_pct.max(spread);
-            (apart > band).then(|| {
-                format!(
-                    "the control's {what} rate was {one:.2} tok/s before this row and {other:.2} after it, {apart:.1} % \
-                     apart where {band:.1} % are noise"
-                )
-            })
-        })
+            let band_pct = self.band_pct.max(spread);
+            let detail = format!(
+                "the control's {what} rate was {one:.2} tok/s before this row and {other:.2} after it, {pct:.1} % apart \
+                 where {band_pct:.1} % are noise"
+            );
+            Apart { pct, band_pct, detail }
+        });
+        apart
+            .into_iter()
+            .max_by(|one, other| (one.pct - one.band_pct).total_cmp(&(other.pct - other.band_pct)))
     }
 }
 
@@ -156,15 +180,22 @@ mod tests {
     #[test]
     fn controls_that_differ_beyond_the_band_say_by_how_much() {
         let controls = Controls::new(Some(2), None);
-        assert_eq!(controls.difference(rates_of(100.0), rates_of(103.0)), None);
-        let detail = controls.difference(rates_of(100.0), rates_of(90.0)).unwrap_or_default();
+        let moved = |controls: &Controls, after: Rates| {
+            controls.difference(rates_of(100.0), after).map(|apart| (apart.pct > apart.band_pct, apart))
+        };
+        assert!(matches!(moved(&controls, rates_of(103.0)), Some((false, _))));
+        let Some((true, apart)) = moved(&controls, rates_of(90.0)) else { panic!("10 % apart did not move") };
         assert!(
-            detail.contains("decode rate was 100.00 tok/s before") && detail.contains("10.5 %"),
-            "{detail}"
+            apart.detail.contains("decode rate was 100.00 tok/s before") && apart.detail.contains("10.5 %"),
+            "{apart:?}"
         );
+        assert!((apart.pct - 10.526).abs() < 0.001 && (apart.band_pct - 4.0).abs() < 1e-9, "{apart:?}");
         let narrow = Controls::new(Some(2), Some(1.0));
-        assert!(narrow.difference(rates_of(100.0), rates_of(103.0)).is_some());
+        assert!(matches!(moved(&narrow, rates_of(103.0)), Some((true, _))));
         let uneven = Rates { decode_spread_pct: 20.0, ..rates_of(90.0) };
-        assert_eq!(controls.difference(rates_of(100.0), uneven), None);
+        assert!(matches!(moved(&controls, uneven), Some((false, _))));
+        let slow_prefill = Rates { prefill: 80.0, ..rates_of(97.0) };
+        let worst = controls.difference(rates_of(100.0), slow_prefill).map(|apart| apart.detail);
+        assert!(worst.is_some_and(|detail| detail.contains("prefill rate was 100.00")));
     }
 }

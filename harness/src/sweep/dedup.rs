@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::plan::{Action, Place};
 use crate::cli::Dedup as Level;
 use crate::digests::{close_cache, digests_with_progress, open_cache};
-use crate::text::{bytes, complain};
+use crate::text::{bytes, complain, counted};
 
 /// The groups of a sweep.
 #[derive(Debug, Default)]
@@ -109,8 +109,9 @@ impl Dedup {
             let folders: usize = self.groups.iter().map(|group| group.names.len().saturating_sub(1)).sum();
             let waste = self.groups.iter().map(|group| group.wasted_bytes).fold(0, u64::saturating_add);
             lines.push(format!(
-                "duplicates: {} groups, {folders} folders not measured, {} wasted; --dedup none measures all",
-                self.groups.len(),
+                "duplicates: {}, {} not measured, {} wasted; --dedup none measures all",
+                counted(self.groups.len(), "group"),
+                counted(folders, "folder"),
                 bytes(waste)
             ));
         }
@@ -292,7 +293,7 @@ mod tests {
         let lines = Dedup::of(&super::super::plan::all(root.path())?, Level::Config).lines();
         assert!(lines[0].starts_with("a is measured for b (speed-equivalent at level 1"), "{lines:?}");
         assert!(lines[0].ends_with(&format!("{} wasted", bytes(size))), "{lines:?}");
-        assert!(lines[1].starts_with("duplicates: 1 groups, 1 folders not measured"), "{lines:?}");
+        assert!(lines[1].starts_with("duplicates: 1 group, 1 folder not measured"), "{lines:?}");
         Ok(())
     }
 }

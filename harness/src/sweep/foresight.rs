@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mlxcel_catalog::folder::CheckpointFolder;
 use mlxcel_reports::row::Backend;
-use mlxcel_reports::status::{Exclusion, Fail, Skip};
+use mlxcel_reports::status::{Exclusion, Skip};
 
 use super::memory::{Budget, Estimate};
 use super::model_shape::ModelShape;
@@ -13,6 +13,10 @@ use super::prepare::Cell;
 use super::record::{RunFacts, estimated_parameters};
 use crate::cli::SweepArgs;
 use crate::provenance::sha256_hex;
+
+/// What is to be said of every image sweep.
+pub(super) const NO_VISION: &str =
+    "this version of the runtime has no vision models, so no image prompt can be run; nothing was started";
 
 /// What a foresight rests on.
 #[derive(Debug)]
@@ -43,13 +47,10 @@ impl Foresight<'_> {
         Some((Skip::Oom.into(), why))
     }
 
-    /// An image sweep without its image skips; with it, the runtime has nothing that would take it.
+    /// An image sweep starts nothing: its image is missing, or there is one and the runtime has nothing that would take it.
     fn image(&self) -> (Exclusion, String) {
         match &self.arguments.roster.image {
-            Some(image) if Path::new(image).is_file() => (
-                Fail::ImageNotApplied.into(),
-                "this version of the runtime runs no image prompts; nothing was started".to_owned(),
-            ),
+            Some(image) if Path::new(image).is_file() => (Skip::VlmUnsupported.into(), NO_VISION.to_owned()),
             Some(image) => {
                 (Skip::VlmImageNotFound.into(), format!("the image {} is not there", image.display()))
             }
@@ -79,6 +80,19 @@ impl Foresight<'_> {
                 self.arguments.worker_program.is_some(),
             ),
         })
+    }
+
+    /// About how many seconds the reference takes for the same row. On a processor it computes with MLX's own kernels, which
+    /// take their time for quantized weights above all.
+    pub(super) fn reference_seconds(&self, folder: &CheckpointFolder, cell: &Cell) -> f64 {
+        if self.run.backend != Backend::Cpu {
+            return self.seconds(folder, cell);
+        }
+        // Operations a second, as seen with weights in 16 bits and with 4-bit weights of float16 scales.
+        let operations = if folder.config().quantization().is_some() { 7e7 } else { 2e9 };
+        let tokens = cell.prompt_tokens.saturating_add(self.max_tokens);
+        let passes = f64::from(self.arguments.shape.reps.get().saturating_add(1));
+        passes * 2.0 * estimated_parameters(folder) as f64 * tokens as f64 / operations
     }
 
     /// About how many seconds a row takes on a host of which nothing is known.

@@ -3,17 +3,19 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use mlxcel_reports::row::{Backend, HostState, QuietGate};
 use serde_json::{Value, json};
 
 use super::rows::Surrounding;
 use crate::cli::QuietGateArgs;
+use crate::host::device_stream::{DeviceStream, LARGEST_CACHE_BYTES};
 use crate::host::doctor::stored;
-use crate::host::thermal::{Boot, Thermal, ThermalReading};
+use crate::host::thermal::{Thermal, ThermalReading};
 use crate::host::{
     GateSettings, Limits, Own, QuietOutcome, QuietState, Watch, WatchSettings, llc, pause, quiet, stream,
 };
-use crate::text::complain;
+use crate::text::{complain, duration};
 
 /// The share of the measured time in which others may be busy.
 const CONTENDED: f64 = 0.2;
@@ -32,16 +34,27 @@ const WATCH: &str = "BENCH_WATCH";
 pub(super) struct HostWatch {
     gate: QuietOutcome,
     watch: Option<Watch>,
-    stream: Option<RefCell<Stream>>,
+    /// What streams, and what it was seen to do.
+    stream: Option<(Streaming, RefCell<Stream>)>,
     last_level_cache_bytes: Option<u64>,
     noise_floor_pct: Option<f64>,
 }
 
-/// The stream bandwidth, and since when it stands.
+/// Whose way to memory bounds what is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Streaming {
+    /// The processor's.
+    Processor,
+    /// That of the device on which MLX computes.
+    Device,
+}
+
+/// The stream bandwidth, since when it stands, and how it was measured each time.
 #[derive(Debug, Default)]
 struct Stream {
     at: Option<Instant>,
     bytes_s: Option<f64>,
+    measured: Vec<Value>,
 }
 
 /// How the host is looked at.
@@ -49,8 +62,8 @@ struct Stream {
 pub(super) struct Looking {
     pub(super) gate: GateSettings,
     pub(super) watch: bool,
-    /// Whether the bandwidth of the processor bounds what is measured.
-    pub(super) stream: bool,
+    /// Whose bandwidth bounds what is measured; `None` where it is not asked for.
+    pub(super) stream: Option<Streaming>,
 }
 
 impl Looking {
@@ -83,7 +96,11 @@ impl Looking {
         Self {
             gate,
             watch: asked && !arguments.no_watch && !off(WATCH),
-            stream: !foreign && backend == Backend::Cpu,
+            stream: match backend {
+                Backend::Cpu if foreign => None,
+                Backend::Cpu => Some(Streaming::Processor),
+                Backend::Cuda | Backend::Metal => Some(Streaming::Device),
+            },
         }
     }
 }
@@ -102,8 +119,9 @@ impl HostWatch {
         let own = Own::this_process();
         if looking.gate.enabled {
             complain(&format!(
-                "waiting until nobody else has been busy for {} s; --no-quiet-gate begins at once, and every row says so",
-                looking.gate.hold.as_secs()
+                "waiting until nobody else has been busy for {}{}; --no-quiet-gate begins at once, and every row says so",
+                duration(looking.gate.hold),
+                looking.gate.limit.map_or_else(String::new, |limit| format!(", {} at most", duration(limit)))
             ));
         }
         let Ok(gate) = quiet::wait_on_this_host(&own, &looking.gate, interrupted, &mut |line| complain(line))
@@ -123,32 +141,49 @@ impl HostWatch {
         Ok(Some(Self {
             gate,
             watch,
-            stream: looking.stream.then(RefCell::default),
+            stream: looking.stream.map(|streaming| (streaming, RefCell::default())),
             last_level_cache_bytes: llc::last_level_cache(chip)?.map(|cache| cache.bytes),
             noise_floor_pct,
         }))
     }
 
-    /// To be called before a row is measured: renews what has become old.
-    pub(super) fn before_row(&self) {
+    /// To be called before a row is measured: renews what has become old. `device` measures the bandwidth of the device, where
+    /// that is what counts.
+    pub(super) fn before_row(&self, device: &dyn Fn() -> Result<DeviceStream, String>) {
         if let Some(watch) = &self.watch {
             watch.read_thermal();
         }
-        let Some(stream) = &self.stream else { return };
+        let Some((streaming, stream)) = &self.stream else { return };
         if stream.borrow().at.is_some_and(|at| at.elapsed() < STREAM_AGE) {
             return;
         }
-        let cache = llc::last_level_cache(None).ok().flatten();
-        let bytes_s = match stream::measure(cache.as_ref(), STREAM_PASSES) {
-            // Without optimizations it would be too low to hold anything against it.
-            Ok(measured) if measured.optimized => Some(measured.best_bytes_per_second),
-            Ok(_) => None,
-            Err(error) => {
-                complain(&format!("note: the stream bandwidth of this host is not known: {error}"));
-                None
+        let measured = match streaming {
+            Streaming::Processor => {
+                let cache = llc::last_level_cache(None).ok().flatten();
+                // Without optimizations it would be too low to hold anything against it.
+                stream::measure(cache.as_ref(), STREAM_PASSES).map_err(|error| error.to_string()).map(
+                    |found| (Some(found.best_bytes_per_second).filter(|_| found.optimized), json!(found)),
+                )
             }
+            Streaming::Device => device().map(|found| (Some(found.best_bytes_per_second), json!(found))),
         };
-        *stream.borrow_mut() = Stream { at: Some(Instant::now()), bytes_s };
+        let mut stream = stream.borrow_mut();
+        stream.at = Some(Instant::now());
+        stream.bytes_s = None;
+        match measured {
+            Ok((bytes_s, mut found)) => {
+                stream.bytes_s = bytes_s;
+                found["measured_at"] = json!(Timestamp::now());
+                found["by"] = json!(match streaming {
+                    Streaming::Processor => "processor",
+                    Streaming::Device => "device",
+                });
+                stream.measured.push(found);
+            }
+            Err(error) => complain(&format!(
+                "note: the stream bandwidth is not known, so nothing is held against it: {error}"
+            )),
+        }
     }
 
     /// What was around a measurement from one moment to another.
@@ -162,7 +197,6 @@ impl HostWatch {
             quiet_wait_nanos: Duration::try_from_secs_f64(self.gate.waited_seconds)
                 .ok()
                 .and_then(|waited| u64::try_from(waited.as_nanos()).ok()),
-            uptime_s: Boot::of_this_host().uptime_seconds,
             noise_floor_pct: self.noise_floor_pct,
             ..HostState::default()
         };
@@ -181,8 +215,11 @@ impl HostWatch {
         Surrounding {
             waited: Some(waited),
             host_state,
-            stream_bytes_s: self.stream.as_ref().and_then(|stream| stream.borrow().bytes_s),
-            last_level_cache_bytes: self.last_level_cache_bytes,
+            stream_bytes_s: self.stream.as_ref().and_then(|(_, stream)| stream.borrow().bytes_s),
+            last_level_cache_bytes: match &self.stream {
+                Some((Streaming::Device, _)) => Some(LARGEST_CACHE_BYTES),
+                _ => self.last_level_cache_bytes,
+            },
             contended,
         }
     }
@@ -193,9 +230,22 @@ impl HostWatch {
         json!({ "quiet_gate": self.gate, "suspended": suspended, "last_level_cache_bytes": self.last_level_cache_bytes })
     }
 
-    /// What the watch saw, for the provenance.
-    pub(super) fn at_end(&self) -> Option<Value> {
-        self.watch.as_ref().map(|watch| json!(watch.record()))
+    /// What became known on the way, for the provenance: what the watch saw, each measurement of the stream bandwidth, and what
+    /// is suspended by now.
+    pub(super) fn at_end(&self) -> Vec<(&'static str, Value)> {
+        let mut known = Vec::new();
+        if let Some(watch) = &self.watch {
+            known.push(("watch", json!(watch.record())));
+        }
+        if let Some((_, stream)) = &self.stream
+            && !stream.borrow().measured.is_empty()
+        {
+            known.push(("stream", json!(stream.borrow().measured)));
+        }
+        if let Some(suspended) = pause::of_this_process().ok().flatten() {
+            known.push(("suspended_at_end", json!(suspended)));
+        }
+        known
     }
 }
 
@@ -272,8 +322,25 @@ mod tests {
     fn nothing_is_waited_for_a_program_that_measures_nothing_unless_that_is_asked_for() -> Result<(), String>
     {
         let foreign = looking(&[], true)?;
-        assert!(!foreign.gate.enabled && !foreign.watch && !foreign.stream);
+        assert!(!foreign.gate.enabled && !foreign.watch && foreign.stream.is_none());
         assert!(looking(&["--quiet-hold", "1"], true)?.gate.enabled);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_measured_on_a_gpu_is_held_against_its_own_way_to_memory() -> Result<(), String> {
+        assert_eq!(looking(&[], false)?.stream, Some(Streaming::Processor));
+        for backend in [Backend::Cuda, Backend::Metal] {
+            let arguments = QuietGateArgs {
+                quiet_limit: None,
+                quiet_hold: None,
+                quiet_timeout: None,
+                quiet_ignore: Vec::new(),
+                no_quiet_gate: true,
+                no_watch: true,
+            };
+            assert_eq!(Looking::new(&arguments, backend, (false, false)).stream, Some(Streaming::Device));
+        }
         Ok(())
     }
 

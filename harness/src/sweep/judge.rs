@@ -89,7 +89,7 @@ fn spread(samples: &[Sample], max_pct: f64) -> Option<String> {
     let (what, spread) =
         spreads.into_iter().find(|(_, spread)| spread.is_some_and(|spread| spread > max_pct))?;
     Some(format!(
-        "the {what} rates of the repetitions spread by {:.1} %, where {max_pct} % are allowed (--max-spread)",
+        "the {what} rates of the repetitions spread by {:.2} %, where {max_pct} % are allowed (--max-spread)",
         spread.unwrap_or_default()
     ))
 }
@@ -152,6 +152,16 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
             );
             return invalid(Rule::PromptMismatch, detail);
         }
+    }
+    if let Some((rep, cached)) = all().find_map(|one| {
+        one.cached_prompt_tokens.filter(|cached| *cached > 0).map(|cached| (one.sample.rep, cached))
+    }) {
+        let detail = format!(
+            "{}: {cached} of {} prompt tokens came from a cache and were not computed",
+            name(rep),
+            task.prompt_tokens
+        );
+        return invalid(Rule::CacheHit, detail);
     }
     let mut prompts = all().map(|one| &one.prompt_sha256);
     if let Some(first) = prompts.next()
@@ -317,6 +327,7 @@ mod tests {
             sample,
             tokens: tokens.to_vec(),
             prompt_sha256: "p".to_owned(),
+            cached_prompt_tokens: Some(0),
             build_nanos: None,
             submit_nanos: None,
             prompt: None,
@@ -381,6 +392,21 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_of_which_a_cache_had_a_part_is_invalid() {
+        let mut cached = session(None, None);
+        if let Some(one) = cached.generated.last_mut() {
+            one.cached_prompt_tokens = Some(5);
+        }
+        let (status, detail) = verdict(&cached);
+        assert_eq!(status, "INVALID:cache_hit");
+        assert!(detail.contains("repetition 2: 5 of 8 prompt tokens"), "{detail}");
+        for one in &mut cached.generated {
+            one.cached_prompt_tokens = None;
+        }
+        assert_eq!(verdict(&cached).0, "", "a worker that does not count is not accused");
+    }
+
+    #[test]
     fn different_tokens_are_told_but_valid() {
         let mut differing = session(None, None);
         differing.generated = vec![generated(1, &[5, 6, 7]), generated(2, &[5, 9, 7])];
@@ -430,7 +456,7 @@ mod tests {
         }
         let (status, detail) = verdict(&uneven);
         assert_eq!(status, "INVALID:spread");
-        assert!(detail.contains("decode rates") && detail.contains("9.5 %"), "{detail}");
+        assert!(detail.contains("decode rates") && detail.contains("9.52 %"), "{detail}");
         match judge(&task(), &uneven, &LIMITS) {
             Verdict::Row(judged) => assert_eq!(judged.samples.len(), 2),
             Verdict::Interrupted => unreachable!("nothing interrupted it"),

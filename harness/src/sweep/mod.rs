@@ -8,6 +8,7 @@ mod conduct;
 mod controls;
 mod cooldown;
 mod dedup;
+mod ending;
 mod foresight;
 mod guards;
 mod host_watch;

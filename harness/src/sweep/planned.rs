@@ -11,6 +11,7 @@ use super::plan::Action;
 use super::prepare::Resolved;
 use super::previous::Previous;
 use crate::cli::{Cooldown, SweepArgs};
+use crate::text::counted;
 
 /// One row of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -65,7 +66,7 @@ pub(super) fn plan(
             let basis = if known.is_some() { "as long as last time" } else { "estimated from its size" };
             let mut seconds = known.unwrap_or_else(|| foresight.seconds(folder, &cell));
             if arguments.reference.is_some() {
-                seconds *= 2.0;
+                seconds += foresight.reference_seconds(folder, &cell);
             }
             if !std::mem::take(&mut first) {
                 seconds += waited(arguments, folder.weight_bytes());
@@ -112,8 +113,9 @@ pub(super) fn table(planned: &[Planned]) -> String {
     let minutes: f64 = planned.iter().map(|row| row.minutes).sum();
     let _ = writeln!(
         text,
-        "{} rows, of which {measured} are measured, about {minutes:.0} minutes; nothing was measured or written",
-        planned.len()
+        "{}, {measured} of them measured, about {}; nothing was measured or written",
+        counted(planned.len(), "row"),
+        if minutes < 0.95 { format!("{:.0} s", minutes * 60.0) } else { format!("{minutes:.0} min") }
     );
     text
 }

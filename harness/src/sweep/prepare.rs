@@ -10,6 +10,7 @@ use mlxcel_reports::row::{Backend, HarnessKind};
 use serde_json::json;
 
 use super::dedup::Dedup;
+use super::foresight::NO_VISION;
 use super::guards::TreeCheck;
 use super::interrupt::Interrupt;
 use super::model_shape::ModelShape;
@@ -24,7 +25,7 @@ use crate::provenance::binary::Executable;
 use crate::provenance::machine::Machine;
 use crate::provenance::private::Abbreviations;
 use crate::provenance::{environment, sha256_hex};
-use crate::text::{complain, duration, tail};
+use crate::text::{complain, counted, duration, tail};
 use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::Hello;
 use crate::worker::session::{Cut, Session, Surroundings, introduce};
@@ -237,16 +238,22 @@ fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Plac
     }
     let (with, without): (Vec<Place>, Vec<Place>) = places.into_iter().partition(|place| place.takes_images);
     let left_out: Vec<String> = without.into_iter().map(|place| place.model).collect();
+    let named = |places: &[Place]| match places {
+        [] => "none".to_owned(),
+        places => places.iter().map(|place| place.model.as_str()).collect::<Vec<_>>().join(", "),
+    };
+    complain(&format!("{NO_VISION}; each row says so"));
+    complain(&format!("checkpoints that take images: {} ({})", named(&with), counted(with.len(), "folder")));
     if !left_out.is_empty() {
         complain(&format!(
-            "left out of the image sweep, since they take no images: {} ({} folders)",
+            "left out of the image sweep, since they take no images: {} ({})",
             left_out.join(", "),
-            left_out.len()
+            counted(left_out.len(), "folder")
         ));
     }
     if with.is_empty() {
         bail!(
-            "none of the {} folders holds a checkpoint that takes images; sweep without --vlm",
+            "none of the {} folders holds a checkpoint that takes images; sweep without --vlm and --image",
             left_out.len()
         );
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use mlxcel_reports::measure::Sample;
 use mlxcel_reports::provenance::Provenance;
-use mlxcel_reports::row::{AnyRow, Row};
+use mlxcel_reports::row::{AnyRow, Control, Row};
 use mlxcel_reports::status::{Exclusion, Rule, Status};
 use mlxcel_reports::store::{self, FileName, Finished, ResultSet, Resumed};
 use serde_json::Value;
@@ -74,19 +74,22 @@ impl Results {
         kept.with_context(|| format!("the row of {model} could not be kept"))
     }
 
-    /// Makes the valid rows among these places in the order of measurement invalid; says which they are.
-    pub(super) fn invalidate(
+    /// Says of the rows of these places in the order of measurement which controls are around them, and makes the valid
+    /// ones among them invalid where the controls moved; says which those are.
+    pub(super) fn bracket(
         &mut self,
         places: &[u32],
-        rule: Rule,
-        detail: &str,
+        around: &Control,
+        moved: Option<(Rule, &str)>,
     ) -> anyhow::Result<Vec<String>> {
-        let mut changed = Vec::new();
+        let (mut changed, mut invalid) = (Vec::new(), Vec::new());
         for (row, samples) in &mut self.rows {
-            if places.contains(&row.identity().run.order_index)
-                && let Some(now) = invalidated(row, samples, rule, detail)
-            {
-                *row = now;
+            if places.contains(&row.identity().run.order_index) {
+                row.set_control(around.clone());
+                if let Some(now) = moved.and_then(|(rule, detail)| invalidated(row, samples, rule, detail)) {
+                    *row = now;
+                    invalid.push(row.identity().checkpoint.model.clone());
+                }
                 changed.push((row.clone(), samples.clone()));
             }
         }
@@ -95,7 +98,7 @@ impl Results {
         {
             set.replace(&changed).context("the rows between two controls could not be marked")?;
         }
-        Ok(changed.iter().map(|(row, _)| row.identity().checkpoint.model.clone()).collect())
+        Ok(invalid)
     }
 
     /// Changes a setting of the provenance.

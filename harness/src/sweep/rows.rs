@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mlxcel_reports::measure::Sample;
 use mlxcel_reports::row::{
-    AnyRow, Conditions, Figures, HostState, Measured, Memory, Row, RowIdentity, Traffic,
+    AnyRow, Conditions, Control, Figures, Generation, HostState, Measured, Memory, Row, RowIdentity, Traffic,
 };
 use mlxcel_reports::status::{Exclusion, Rule};
 
@@ -16,6 +16,8 @@ use super::model_shape::ModelShape;
 use super::plan::{Action, Place};
 use super::prepare::Cell;
 use super::record::{RunFacts, Runtime};
+use crate::provenance::tokens_sha256;
+use crate::worker::protocol::Generated;
 use crate::worker::session::{Session, Task};
 
 /// The share of what the host can stream from which a rate is not believed, in percent.
@@ -34,6 +36,8 @@ pub(super) struct Making<'a> {
     pub(super) task: &'a Task,
     pub(super) order_index: u32,
     pub(super) started_at: Timestamp,
+    /// Time since the host was started, at that moment.
+    pub(super) uptime_s: Option<u64>,
 }
 
 /// What was seen around a measurement.
@@ -142,8 +146,14 @@ impl Making<'_> {
         Conditions {
             memory: self.memory(Some(session)),
             traffic: Traffic { bytes_per_token, stream_bytes_s: around.stream_bytes_s },
-            host_state: around.host_state.clone(),
+            host_state: HostState { uptime_s: self.uptime_s, ..around.host_state.clone() },
             cooldown_nanos: around.waited.and_then(|waited| u64::try_from(waited.as_nanos()).ok()),
+            generation: if samples.is_empty() {
+                Generation::default()
+            } else {
+                generation(&session.generated)
+            },
+            control: Control::default(),
         }
     }
 
@@ -165,6 +175,20 @@ impl Making<'_> {
     }
 }
 
+/// What the repetitions were, as far as they agree.
+fn generation(generated: &[Generated]) -> Generation {
+    fn agreed<T: PartialEq>(mut of_all: impl Iterator<Item = Option<T>>) -> Option<T> {
+        let first = of_all.next()??;
+        of_all.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    }
+    let cached: Option<Vec<u64>> = generated.iter().map(|one| one.cached_prompt_tokens).collect();
+    Generation {
+        finish: agreed(generated.iter().map(|one| one.sample.finish.clone())),
+        output_sha256: agreed(generated.iter().map(|one| Some(tokens_sha256(&one.tokens)))),
+        cached_prompt_tokens: cached.and_then(|cached| cached.into_iter().max()),
+    }
+}
+
 /// Why a decode rate cannot be, if it cannot.
 fn implausible(row: &Row<Measured>, traffic: &Traffic, around: &Surrounding) -> Option<String> {
     let (bytes, stream) = (traffic.bytes_per_token?, traffic.stream_bytes_s?);
@@ -176,7 +200,7 @@ fn implausible(row: &Row<Measured>, traffic: &Traffic, around: &Surrounding) -> 
     let share = 100.0 * implied / stream;
     (share > IMPLAUSIBLE_PCT).then(|| {
         format!(
-            "the decode rate needs {:.1} GB/s, {share:.0} % of the {:.1} GB/s that this host streams from memory",
+            "the decode rate needs {:.1} GB/s, {share:.0} % of the {:.1} GB/s that was measured of this memory within the hour",
             implied / 1e9,
             stream / 1e9
         )
@@ -200,12 +224,47 @@ mod tests {
             finish: None,
         })?;
         let golden =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/tests/golden/rows_v2.csv");
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/tests/golden/rows_v3.csv");
         let rows = mlxcel_reports::wire::read_rows(&golden)?;
         let mut identity = rows.first().ok_or("no row")?.identity().clone();
         identity.workload.prompt_target_len = Some(8);
         identity.conditions.traffic = traffic;
         Ok(Row::measured(identity, None, &[sample])?)
+    }
+
+    fn generated(tokens: &[u32], finish: Option<&str>, cached: Option<u64>) -> Generated {
+        Generated {
+            sample: RawSample {
+                rep: 1,
+                prompt_tokens: 8,
+                token_nanos: vec![1; tokens.len()],
+                host_nanos: None,
+                peak_memory_bytes: None,
+                started_at: None,
+                finish: finish.map(str::to_owned),
+            },
+            tokens: tokens.to_vec(),
+            prompt_sha256: String::new(),
+            cached_prompt_tokens: cached,
+            build_nanos: None,
+            submit_nanos: None,
+            prompt: None,
+            suppressed: None,
+        }
+    }
+
+    #[test]
+    fn what_the_repetitions_agree_in_is_known_and_nothing_else() {
+        let one = || generated(&[5, 6], Some("length"), Some(0));
+        assert_eq!(generation(&[]), Generation::default());
+        let same = generation(&[one(), one()]);
+        assert_eq!(same.output_sha256, Some(tokens_sha256(&[5, 6])));
+        assert_eq!((same.finish.as_deref(), same.cached_prompt_tokens), (Some("length"), Some(0)));
+        let other = generation(&[one(), generated(&[5, 7], Some("eos"), Some(3))]);
+        assert_eq!((other.output_sha256, other.finish, other.cached_prompt_tokens), (None, None, Some(3)));
+        let untold = generation(&[one(), generated(&[5, 6], None, None)]);
+        assert_eq!((untold.finish, untold.cached_prompt_tokens), (None, None));
+        assert_eq!(untold.output_sha256, same.output_sha256);
     }
 
     #[test]

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::conduct::{Conductor, Item, LeftOff, ReferenceRun, State};
 use super::controls::{Controls, DEFAULT_EVERY, FEWEST_ROWS};
 use super::cooldown::Waits;
-use super::foresight::Foresight;
+use super::ending::{exit_of, nothing_valid};
+use super::foresight::{Foresight, NO_VISION};
 use super::guards;
 use super::host_watch::{HostWatch, Looking, noise_floor_pct};
 use super::interrupt::Interrupt;
@@ -33,11 +34,11 @@ use super::sets::{self, Sets};
 use crate::cli::{Format, SweepArgs, Target};
 use crate::digests::cache_folder;
 use crate::exit::{EndsWith, Exit};
-use crate::host::gemm;
+use crate::host::{device_stream, gemm};
 use crate::provenance::binary::Executable;
 use crate::provenance::machine::short_name;
 use crate::reference;
-use crate::text::{complain, say};
+use crate::text::{complain, say, told};
 use crate::worker::child::WorkerProgram;
 
 /// Runs the sweep.
@@ -99,6 +100,10 @@ fn named(arguments: &SweepArgs) -> anyhow::Result<Option<(Vec<Place>, bool)>> {
         Target::Default if arguments.roster.rerun.is_some() => {
             bail!("--rerun needs to know where the checkpoints are: name a folder, or `all` with --models")
         }
+        Target::Default if arguments.is_vlm() => bail!(
+            "the default models take no images, and {NO_VISION}; name a checkpoint that takes some, or `all` with --models, to see \
+             what an image sweep would measure"
+        ),
         Target::Default => return Ok(None),
         Target::All(models) => (plan::all(&models)?, false),
         Target::Single(path) => (vec![plan::single(&path)?], true),
@@ -139,7 +144,7 @@ fn heard_reference(
         anyhow::Error::from(EndsWith(Exit::Refused, message))
     };
     let hello = hello(&program, interrupt)
-        .map_err(|error| if interrupt.is_raised() { error } else { refused(format!("{error:#}")) })?;
+        .map_err(|error| if interrupt.is_raised() { error } else { refused(told(&error)) })?;
     match (&hello.runtime.version, &hello.runtime.backend) {
         (None, _) => Err(refused("it does not say which version it is".to_owned())),
         (_, Some(backend)) if *backend != run.backend.to_string() => {
@@ -180,14 +185,16 @@ impl Sweep<'_> {
         }
         let interrupted = || self.interrupt.is_raised();
         let kinds = (self.program.foreign, self.resolved.first_look);
-        let looking = Looking::new(&self.arguments.quiet, self.run.backend, kinds);
+        let mut looking = Looking::new(&self.arguments.quiet, self.run.backend, kinds);
+        let items = Conductor::items(&self.resolved);
+        // A sweep that will start nothing has nothing to wait for.
+        looking.gate.enabled &= items.iter().any(|item| self.is_measured(item, &foresight, &record));
         let floor = noise_floor_pct(self.run.machine.host_id.as_deref(), self.run.backend);
         let host = HostWatch::begin(&looking, self.run.machine.chip.as_deref(), floor, &interrupted)?;
         let Some(host) = host else {
             complain("interrupted before anything was measured; nothing was written");
             return Ok(Exit::Interrupted);
         };
-        let items = Conductor::items(&self.resolved);
         let control = self.control(&foresight, &record, &items)?;
         let conductor = Conductor {
             arguments: self.arguments,
@@ -205,19 +212,28 @@ impl Sweep<'_> {
         let mut sets = self.sets(every, &controls)?;
         sets.main.set_setting("host", host.at_begin())?;
         let gemm = RefCell::new(None);
-        let kernel = || {
-            let mut gemm = gemm.borrow_mut();
-            gemm.get_or_insert_with(gemm::Kernel::new).control_rate()
+        // What is to cool is what computes.
+        let kernel = || match self.run.backend {
+            Backend::Cpu => gemm.borrow_mut().get_or_insert_with(gemm::Kernel::new).control_rate(),
+            Backend::Cuda | Backend::Metal => {
+                let memory = self.run.machine.device_memory_bytes(self.run.backend);
+                let found =
+                    device_stream::measure(&self.program, memory, self.arguments.timeout, &interrupted);
+                found.ok().map(|found| found.best_bytes_per_second)
+            }
         };
         let waits = Waits::new(&self.arguments.conditions, &kernel, &interrupted);
         let progress = SweepProgress::new(&self.work(&items), self.arguments.shape.reps.get());
         let mut state = State::new(sets, controls, waits, record, progress);
         let outcome = conductor.conduct(&mut state);
         state.progress.close();
-        if let Some(watched) = host.at_end()
-            && let Err(error) = state.sets.main.set_setting("watch", watched)
-        {
-            complain(&format!("note: what the watch saw could not be kept: {error:#}"));
+        for (key, known) in host.at_end() {
+            if let Err(error) = state.sets.main.set_setting(key, known) {
+                complain(&format!(
+                    "note: the setting {key} of the provenance could not be kept: {}",
+                    told(&error)
+                ));
+            }
         }
         self.end(outcome, &mut state, &previous)
     }
@@ -235,10 +251,10 @@ impl Sweep<'_> {
             Err(error) => {
                 if !rows.is_empty() {
                     // What was measured is shown even when it cannot be kept.
-                    let reason = Some(format!("{error:#}"));
+                    let reason = Some(told(&error));
                     let partial = Completeness::Partial { reason, torn: false };
                     if let Err(also) = self.show(&rows, &partial) {
-                        complain(&format!("error: {also:#}"));
+                        complain(&format!("error: {}", told(&also)));
                     }
                 }
                 return Err(error);
@@ -257,11 +273,8 @@ impl Sweep<'_> {
             complain("go on with the same command and --resume");
             return Ok(exit);
         }
-        if !rows.iter().any(|row| row.status().is_ok()) {
-            complain(&format!(
-                "nothing was measured: none of the {} rows holds a valid measurement",
-                rows.len()
-            ));
+        if let Some(why) = nothing_valid(&rows) {
+            complain(&why);
         }
         Ok(self.held_against(previous, &rows, exit))
     }
@@ -353,6 +366,16 @@ impl Sweep<'_> {
         )
     }
 
+    /// Whether a row is to be measured, as far as can be told before.
+    fn is_measured(&self, item: &Item, foresight: &Foresight<'_>, record: &OomRecord) -> bool {
+        let place = self.resolved.places.get(item.at);
+        let alias = self.resolved.dedup.is_alias(item.at);
+        place.is_some_and(|place| match &place.action {
+            Action::Measure(folder) if !alias => foresight.forbids(folder, &item.cell, record).is_none(),
+            _ => false,
+        })
+    }
+
     /// The control checkpoint, its prompt and how often it is due; `None` where no controls are made.
     fn control(
         &self,
@@ -360,14 +383,7 @@ impl Sweep<'_> {
         record: &OomRecord,
         items: &[Item],
     ) -> anyhow::Result<Option<(ControlPlace, Cell, u32)>> {
-        let measured = |item: &&Item| {
-            let place = self.resolved.places.get(item.at);
-            let alias = self.resolved.dedup.is_alias(item.at);
-            place.is_some_and(|place| match &place.action {
-                Action::Measure(folder) if !alias => foresight.forbids(folder, &item.cell, record).is_none(),
-                _ => false,
-            })
-        };
+        let measured = |item: &&Item| self.is_measured(item, foresight, record);
         let roster = &self.arguments.roster;
         let every = match (roster.control_every, &roster.control) {
             (Some(0), _) => return Ok(None),
@@ -451,43 +467,9 @@ impl ControlPlace {
     }
 }
 
-/// The exit of a sweep by how its rows ended: a failure counts before everything, then whether there is a
-/// valid row at all.
-fn exit_of(statuses: &[Status]) -> Exit {
-    let any = |test: fn(&Status) -> bool| statuses.iter().any(test);
-    match (any(Status::is_fail), any(Status::is_ok), any(Status::is_invalid)) {
-        (true, _, _) | (false, true, true) => Exit::Failure,
-        (false, true, false) => Exit::Fine,
-        (false, false, _) => Exit::InvalidOnly,
-    }
-}
-
 fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(std::io::stdout())
         .ok()
         .map(|size| size.ws_col)
         .filter(|columns| *columns > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mlxcel_reports::status::{Fail, Rule, Skip};
-
-    #[test]
-    fn the_exit_follows_the_worst_row() {
-        let (ok, skip): (Status, Status) = (Status::Ok, Skip::NotACheckpoint.into());
-        let (fail, invalid): (Status, Status) = (Fail::Crash.into(), Rule::ShortGeneration.into());
-        for (statuses, exit) in [
-            (vec![ok.clone(), skip.clone()], Exit::Fine),
-            (vec![ok.clone(), fail.clone()], Exit::Failure),
-            (vec![ok, invalid.clone()], Exit::Failure),
-            (vec![invalid.clone(), fail], Exit::Failure),
-            (vec![invalid, skip.clone()], Exit::InvalidOnly),
-            (vec![skip], Exit::InvalidOnly),
-            (vec![], Exit::InvalidOnly),
-        ] {
-            assert_eq!(exit_of(&statuses), exit, "{statuses:?}");
-        }
-    }
 }

@@ -3,7 +3,8 @@
 //!
 //! The worker speaks first ([`Event::Hello`]). Then each request is answered before the next is read:
 //! [`Request::Load`] by [`Event::Loading`] any number of times and [`Event::Loaded`]; [`Request::Generate`]
-//! by [`Event::Generated`], as often as wanted on the loaded model; [`Request::Finish`] by [`Event::Done`]
+//! by [`Event::Generated`], as often as wanted on the loaded model; [`Request::Stream`] by [`Event::Streamed`], without any
+//! model, by this program's own worker only; [`Request::Finish`] by [`Event::Done`]
 //! and the end of the process. Instead of an answer there may come one [`Event::Failed`], which ends the
 //! process. When its stdin closes without [`Request::Finish`], the worker ends at once: its parent is gone. A
 //! worker that serves a comparison with another runtime is used in the same way.
@@ -29,6 +30,13 @@ pub enum Request {
     },
     /// Generate, and hand back times and tokens.
     Generate(Generate),
+    /// Go over large arrays in the memory of the device that computes, and hand back times.
+    Stream {
+        /// Bytes of the arrays.
+        buffer_bytes: u64,
+        /// Passes that count, with each operation.
+        passes: u32,
+    },
     /// End.
     Finish,
 }
@@ -82,6 +90,11 @@ pub enum Event {
     Loaded(Box<Loaded>),
     /// A generation ended.
     Generated(Box<Generated>),
+    /// The passes over large arrays.
+    Streamed {
+        /// Each pass that counts.
+        passes: Vec<StreamPass>,
+    },
     /// Something did not work; the worker ends.
     Failed(Failure),
     /// The last word of a worker that was told to finish.
@@ -164,6 +177,9 @@ pub struct Generated {
     pub tokens: Vec<u32>,
     /// SHA-256 over the token ids of the prompt that was run, as little-endian 32-bit words.
     pub prompt_sha256: String,
+    /// Prompt tokens whose keys and values were there before; `None` where the worker does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_prompt_tokens: Option<u64>,
     /// Time of the decode loop spent building graphs, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_nanos: Option<u64>,
@@ -176,6 +192,17 @@ pub struct Generated {
     /// The token ids that could not be chosen, when asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suppressed: Option<Vec<u32>>,
+}
+
+/// A pass over large arrays in the memory of the device that computes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamPass {
+    /// What was computed.
+    pub operation: String,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// How long it took, in nanoseconds.
+    pub nanos: u64,
 }
 
 /// Something did not work.
@@ -249,6 +276,7 @@ mod tests {
                 suppress: vec![2],
                 tell_tokens: true,
             }),
+            Request::Stream { buffer_bytes: 1 << 30, passes: 20 },
             Request::Finish,
         ] {
             let line = serde_json::to_string(&request)?;

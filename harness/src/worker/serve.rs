@@ -22,7 +22,7 @@ use serde_json::json;
 use super::evidence::says_out_of_memory;
 use super::protocol::{
     Event, Failure, FailureKind, Generate, Generated, Hello, Loaded, PROTOCOL, Prompt, Request,
-    RuntimeIdentity, Stage,
+    RuntimeIdentity, Stage, StreamPass,
 };
 use crate::exit::Exit;
 use crate::provenance::binary::Executable;
@@ -79,6 +79,7 @@ pub fn run() -> anyhow::Result<Exit> {
                     Err(other(Stage::Warmup, "a generation was requested before a checkpoint was loaded"))
                 }
             },
+            Ok(Request::Stream { buffer_bytes, passes }) => stream(buffer_bytes, passes),
             Ok(Request::Finish) => {
                 speaker.say(&Event::Done)?;
                 return Ok(Exit::Fine);
@@ -131,7 +132,7 @@ fn listen() -> io::Result<Receiver<serde_json::Result<Request>>> {
     thread::Builder::new().name("requests".to_owned()).spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             let request = serde_json::from_str::<Request>(&line);
-            let last = !matches!(request, Ok(Request::Load { .. } | Request::Generate(_)));
+            let last = matches!(request, Ok(Request::Finish) | Err(_));
             if sender.send(request).is_err() || last {
                 return;
             }
@@ -234,6 +235,8 @@ impl Served {
         Ok(Event::Generated(Box::new(Generated {
             sample: sample(request.rep, started_at, &generation),
             prompt_sha256: tokens_sha256(&prompt),
+            // The runtime begins each generation with an empty sequence and reads the whole prompt.
+            cached_prompt_tokens: Some(0),
             build_nanos: Some(generation.build_nanos),
             submit_nanos: Some(generation.submit_nanos),
             tokens: generation.tokens,
@@ -241,6 +244,18 @@ impl Served {
             suppressed: (request.tell_tokens && request.suppress_eos).then_some(options.eos_token_ids),
         })))
     }
+}
+
+/// Passes over the memory of the device that computes.
+fn stream(buffer_bytes: u64, passes: u32) -> Result<Event, Failure> {
+    let passes = mlxcel::stream::measure(buffer_bytes, passes as usize)
+        .map_err(|error| failure(Stage::Bench, FailureKind::Other, &error, None))?;
+    let of = |pass: mlxcel::stream::StreamPass| StreamPass {
+        operation: pass.operation.to_owned(),
+        bytes: pass.bytes,
+        nanos: pass.nanos,
+    };
+    Ok(Event::Streamed { passes: passes.into_iter().map(of).collect() })
 }
 
 fn sample(rep: u32, started_at: Timestamp, generation: &Generation) -> RawSample {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::child::{Ending, Next, Worker, WorkerProgram};
-use super::protocol::{Event, Failure, Generate, Generated, Hello, Loaded, PROTOCOL, Prompt, Request, Stage};
+use super::protocol::{
+    Event, Failure, Generate, Generated, Hello, Loaded, PROTOCOL, Prompt, Request, Stage, StreamPass,
+};
 
 /// What to measure on one checkpoint.
 #[derive(Clone, Debug)]
@@ -82,6 +84,8 @@ pub struct Session {
     pub warmup: Option<Generated>,
     /// The measured generations, in order.
     pub generated: Vec<Generated>,
+    /// Passes over memory, of a session that had no checkpoint.
+    pub streamed: Vec<StreamPass>,
     /// Why there are no more; `None` when the worker did all that was asked.
     pub cut: Option<(Stage, Cut)>,
     /// How the process ended, if it was ever started.
@@ -107,6 +111,20 @@ pub enum Cut {
     Interrupted,
 }
 
+impl Cut {
+    /// What the worker did, in words that follow its name.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::NotStarted(error) => format!("could not be started: {error}"),
+            Self::Failed(failure) => format!("failed: {}", failure.message),
+            Self::Died => "ended without a word".to_owned(),
+            Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs()),
+            Self::Garbled(reason) => format!("did not keep to the protocol: {reason}"),
+            Self::Interrupted => "was interrupted".to_owned(),
+        }
+    }
+}
+
 /// The surroundings of a session.
 pub struct Surroundings<'a> {
     /// The worker to start.
@@ -120,6 +138,27 @@ pub struct Surroundings<'a> {
 /// Starts a worker, hears who it is, and ends it: what runs, before anything is measured or written.
 pub fn introduce(timeout: Duration, around: &mut Surroundings<'_>) -> Session {
     converse(around, timeout, |_| Ok(()))
+}
+
+/// Loads a checkpoint in a fresh worker, and ends it.
+pub fn load(path: &Path, timeout: Duration, around: &mut Surroundings<'_>) -> Session {
+    converse(around, timeout, |talk| talk.load(path))
+}
+
+/// Has a fresh worker go over arrays of so many bytes in the memory of its device, so many passes with each operation.
+pub fn stream(
+    (buffer_bytes, passes): (u64, u32),
+    timeout: Duration,
+    around: &mut Surroundings<'_>,
+) -> Session {
+    converse(around, timeout, |talk| {
+        talk.worker.send(&Request::Stream { buffer_bytes, passes });
+        match talk.hear(Stage::Bench, talk.deadline())? {
+            Event::Streamed { passes } => talk.session.streamed = passes,
+            event => return Err(unexpected(Stage::Bench, &event)),
+        }
+        Ok(())
+    })
 }
 
 /// Runs one checkpoint in a fresh worker.
@@ -258,6 +297,7 @@ fn unexpected(stage: Stage, event: &Event) -> (Stage, Cut) {
         Event::Loading { .. } => "loading",
         Event::Loaded(_) => "loaded",
         Event::Generated(_) => "generated (of another repetition or out of turn)",
+        Event::Streamed { .. } => "streamed",
         Event::Failed(_) => "failed",
         Event::Done => "done",
     };

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod program;
+
 use std::error::Error;
 use std::fs;
 use std::io;

@@ -149,7 +149,7 @@ pub(super) fn merged(files: Vec<SourceFile>) -> SourceFile {
         incomplete: None,
         altered: false,
         samples_sha256: None,
-        boot_time_unix_seconds: None,
+        boot_times_unix_seconds: Vec::new(),
     };
     let several = files.len() > 1;
     for file in files {
@@ -165,6 +165,11 @@ pub(super) fn merged(files: Vec<SourceFile>) -> SourceFile {
             });
         }
         whole.altered |= file.altered;
+        for time in file.boot_times_unix_seconds {
+            if !whole.boot_times_unix_seconds.iter().any(|known| history::is_one_boot(*known, time)) {
+                whole.boot_times_unix_seconds.push(time);
+            }
+        }
         whole.problems.extend(file.problems);
         whole.records.extend(file.records);
     }

@@ -4,6 +4,7 @@
 //! `rows` reads them, `own` turns the project's own rows into the same record. [`scan`] says what is in a folder and what
 //! is wrong with it.
 
+mod boot;
 mod columns;
 mod layouts;
 mod own;
@@ -18,6 +19,7 @@ use mlxcel_catalog::files::open_regular;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+pub(crate) use boot::is_one_boot;
 pub(crate) use scan::is_result_file;
 pub use scan::{FileSummary, ScanError, scan};
 
@@ -55,8 +57,9 @@ pub struct SourceFile {
     pub altered: bool,
     /// SHA-256 of the samples that lie beside it and were read.
     pub samples_sha256: Option<String>,
-    /// When the host was started before the run, in seconds since 1970, as the provenance beside it says.
-    pub boot_time_unix_seconds: Option<u64>,
+    /// The starts of the host that its rows were measured after, in seconds since 1970, as they and the provenance beside it
+    /// say. None where nothing is known; several where the run went on after a restart.
+    pub boot_times_unix_seconds: Vec<u64>,
 }
 
 /// A file that cannot be read at all.
@@ -153,7 +156,9 @@ pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<SourceFile, HistoryError> 
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let mut file = if is_own(bytes.get(..end).unwrap_or_default()) {
         let read = wire::parse(Path::new(name), bytes, false)?;
-        source_file(name.into(), read.version, own::records(&read.rows, &read.lines, &[]))
+        let mut file = source_file(name.into(), read.version, own::records(&read.rows, &read.lines, &[]));
+        file.boot_times_unix_seconds = boot::times(&read.rows, read.version, None);
+        file
     } else {
         historical(name, bytes)?
     };
@@ -190,8 +195,9 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
     }
     file.sha256 = store::sha256_of(path).map_err(failed(path.to_owned()))?;
     let machine = opened.provenance.as_ref().map(|provenance| &provenance.machine);
-    file.boot_time_unix_seconds =
+    let recorded_boot =
         machine.and_then(|machine| machine.get("boot_time_unix_seconds")).and_then(serde_json::Value::as_u64);
+    file.boot_times_unix_seconds = boot::times(&opened.rows, opened.version, recorded_boot);
     let recorded =
         opened.provenance.as_ref().and_then(|provenance| provenance.ending.samples_sha256.as_ref());
     let other_samples = matches!((recorded, &file.samples_sha256), (Some(one), Some(other)) if one != other);
@@ -227,7 +233,7 @@ fn source_file(path: PathBuf, version: u32, records: Vec<Record>) -> SourceFile 
         incomplete: None,
         altered: false,
         samples_sha256: None,
-        boot_time_unix_seconds: None,
+        boot_times_unix_seconds: Vec::new(),
     }
 }
 
@@ -270,7 +276,7 @@ fn historical(name: &str, reader: impl Read) -> Result<SourceFile, HistoryError>
         incomplete: None,
         altered: false,
         samples_sha256: None,
-        boot_time_unix_seconds: None,
+        boot_times_unix_seconds: Vec::new(),
     })
 }
 

@@ -57,6 +57,11 @@ fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>) -> 
             prefill_rates: Vec::new(),
             checkpoint: checkpoint.checkpoint_id.as_known().cloned(),
             prompt_sha256: identity.workload.prompt_sha256.as_known().map(|digest| digest.as_str().into()),
+            generation: identity.conditions.generation.clone(),
+            control: identity.conditions.control.clone(),
+            swap_growth_bytes: identity.conditions.host_state.swap_growth_bytes,
+            thermal_worst: identity.conditions.host_state.thermal_worst.as_deref().map(Into::into),
+            power: identity.conditions.host_state.power.as_deref().map(Into::into),
         })),
     }
 }

@@ -1,14 +1,15 @@
 //! The table at the end of a sweep.
 //!
-//! Figures of rows that are not valid are not shown; the samples file has them. What a reader must know before quoting a
-//! number stands in a footnote beneath, with the number of repetitions behind each figure in the table.
+//! Figures of a row that was measured and is not valid stand in square brackets, so that a reader sees them beside the rule
+//! that they broke, and neither reads nor quotes them as the others. What a reader must know before quoting a number stands in
+//! a footnote beneath, with the number of repetitions behind each figure in the table.
 
 use std::fmt::Write;
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use crate::row::{AnyRow, BuildType, Figures, Measured, Row};
+use crate::row::{AnyRow, BuildType, Figures};
 use crate::store::Completeness;
 use crate::text::one_line;
 
@@ -53,7 +54,9 @@ pub fn table(rows: &[AnyRow], completeness: &Completeness, width: Option<u16>) -
 
 fn cells(row: &AnyRow, notes: &Notes) -> Vec<String> {
     let checkpoint = &row.identity().checkpoint;
-    let figures = row.as_measured().map(Row::<Measured>::figures);
+    let invalid = row.status().is_invalid();
+    let figures = row.figures().filter(|_| invalid || row.status().is_ok());
+    let marked = |text: String| if invalid && text != UNKNOWN { format!("[{text}]") } else { text };
     let name = format!("{}{}", one_line(&checkpoint.model), notes.marks(row));
     let status = row.status();
     let status = match (status.is_ok(), row.detail()) {
@@ -67,10 +70,12 @@ fn cells(row: &AnyRow, notes: &Notes) -> Vec<String> {
         shown(checkpoint.bits_per_weight.as_known(), |bits| format!("{bits:.2}")),
         shown(figures, |figures| figures.prefill().tokens().to_string()),
         shown(figures, |figures| figures.decode().generated().to_string()),
-        shown(figures, |figures| rate(figures.prefill().tok_s(), figures.prefill_spread_pct())),
-        shown(figures, |figures| rate(figures.decode().tok_s(), figures.decode_spread_pct())),
+        marked(shown(figures, |figures| rate(figures.prefill().tok_s(), figures.prefill_spread_pct()))),
+        marked(shown(figures, |figures| rate(figures.decode().tok_s(), figures.decode_spread_pct()))),
         shown(figures, |figures| figures.reps().to_string()),
-        shown(figures.and_then(Figures::peak_memory_bytes), |bytes| format!("{:.1}", bytes as f64 / MIB)),
+        marked(shown(figures.and_then(Figures::peak_memory_bytes), |bytes| {
+            format!("{:.1}", bytes as f64 / MIB)
+        })),
         shown(row.load_nanos(), |nanos| format!("{:.0}", nanos as f64 / 1e6)),
         status,
     ]
@@ -100,7 +105,13 @@ struct Remark {
     text: &'static str,
 }
 
-const REMARKS: [Remark; 5] = [
+const REMARKS: [Remark; 6] = [
+    Remark {
+        mark: 'x',
+        applies: |row| row.status().is_invalid() && row.figures().is_some(),
+        text: "not valid, by the rule in its status: the figures in square brackets show what was read, and are not to be quoted \
+               or compared",
+    },
     Remark {
         mark: '*',
         applies: |row| row.identity().checkpoint.synthetic.as_known() == Some(&true),

@@ -1,5 +1,5 @@
-//! Under which conditions a row was measured: memory, the state of the host, what was waited, and the memory traffic that
-//! a decode step needs.
+//! Under which conditions a row was measured: memory, the state of the host, what was waited, the memory traffic that a
+//! decode step needs, the controls around the row, and what its generations were besides their times.
 //!
 //! Everything here may be unknown: rows of older files have none of it, and not every host tells everything.
 
@@ -28,6 +28,40 @@ pub struct Conditions {
     pub host_state: HostState,
     /// What was really waited for the host to cool before the row was measured, in nanoseconds.
     pub cooldown_nanos: Option<u64>,
+    /// What the generations were.
+    pub generation: Generation,
+    /// The control rows before and after the row.
+    pub control: Control,
+}
+
+/// What the generations of a row were, besides their times; each is known only where all repetitions agree in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Generation {
+    /// Why generation ended, in the runtime's words: `length`, `eos` or `stopped` in ours.
+    pub finish: Option<String>,
+    /// SHA-256 of the generated token ids as 32-bit little-endian words, as that of a prompt.
+    pub output_sha256: Option<String>,
+    /// Prompt tokens whose keys and values were there before the prompt was read, the most of any repetition. Above zero
+    /// a prefill time is not that of the prompt.
+    pub cached_prompt_tokens: Option<u64>,
+}
+
+/// The two control rows around a row; unknown where none were made, or not yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Control {
+    /// Name of the control checkpoint.
+    pub model: Option<String>,
+    /// How far apart the two lie, in percent of their mean: of decode and prefill, the one that is further beyond its band.
+    pub drift_pct: Option<f64>,
+    /// How far apart they may lie on this host.
+    pub band_pct: Option<f64>,
+}
+
+impl Control {
+    /// The controls are known to lie further apart than they may.
+    pub fn moved(&self) -> bool {
+        matches!((self.drift_pct, self.band_pct), (Some(drift), Some(band)) if drift > band)
+    }
 }
 
 /// Memory of a row, in bytes.
@@ -74,7 +108,7 @@ pub struct HostState {
     pub power: Option<String>,
     /// By how much the use of swap grew during the measurement.
     pub swap_growth_bytes: Option<u64>,
-    /// Time since the host was started.
+    /// Time since the host was started, when the measurement of the row began.
     pub uptime_s: Option<u64>,
     /// Smallest difference that this host can tell from noise, in percent, as its own measurements of nothing show.
     pub noise_floor_pct: Option<f64>,

@@ -8,7 +8,7 @@ mod conditions;
 mod figures;
 mod identity;
 
-pub use conditions::{Conditions, HostState, Memory, QuietGate, Traffic};
+pub use conditions::{Conditions, Control, Generation, HostState, Memory, QuietGate, Traffic};
 pub use figures::{Figures, FiguresError};
 pub use identity::{
     Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run,
@@ -219,6 +219,14 @@ impl AnyRow {
         match self {
             Self::Measured(_) => Status::Ok,
             Self::Excluded(row) => Status::Excluded(row.outcome.exclusion.clone()),
+        }
+    }
+
+    /// Says what became known after the row was written: the controls around it.
+    pub fn set_control(&mut self, control: Control) {
+        match self {
+            Self::Measured(row) => row.identity.conditions.control = control,
+            Self::Excluded(row) => row.identity.conditions.control = control,
         }
     }
 

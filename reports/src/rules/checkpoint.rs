@@ -21,7 +21,7 @@ fn id(record: &Record) -> Option<&CheckpointId> {
 }
 
 fn same_checkpoint(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
-    let shown = |id: Option<&CheckpointId>| id.map(|id| format!("{}:{}", id.level, id.digest));
+    let shown = |id: Option<&CheckpointId>| id.map(ToString::to_string);
     for (before, after) in pair.combinations() {
         let (one, other) = (id(before), id(after));
         let (tier, message) = match (one, other) {

@@ -1,55 +1,148 @@
-//! Rows that hold no measurement: P18 to P21 by their status, M01, M03, M04.
+//! Rows that hold no measurement: P20 by their status, P18, P19 and P21 by it and by what the row counts, M01, M03, M04.
 
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::pairing::Pair;
 use crate::record::{Outcome, Record};
+use crate::row::Control;
 use crate::status;
 
-macro_rules! broken_rule {
-    ($name:ident, $id:literal, $rule:ident, $text:literal, $message:literal) => {
-        pub(super) static $name: Rule = Rule {
-            id: $id,
-            tier: Tier::Drop,
-            fields: &["status"],
-            accepted_by: &[],
-            text: $text,
-            check: Check::Pair(|_, pair| {
-                let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::$rule);
-                by_status(pair, $id, broke, $message)
-            }),
-        };
+pub(super) static CONTROL_DRIFT: Rule = Rule {
+    id: "P18",
+    tier: Tier::Drop,
+    fields: &["status", "control_drift_pct"],
+    accepted_by: &[],
+    text: "the control runs around a row agree within the host's band",
+    check: Check::Pair(control_drift),
+};
+
+fn control_drift(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let message = "the control row moved while it was measured";
+    let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::ControlDrift);
+    let found = by_status(pair, "P18", broke, message);
+    if !found.is_empty() {
+        return found;
+    }
+    let control = |record: &Record| record.extra.as_deref().map(|extra| extra.control.clone());
+    let moved = |record: &Record| control(record).as_ref().is_some_and(Control::moved);
+    let shown = |record: &Record| {
+        let Control { model, drift_pct, band_pct } = control(record)?;
+        Some(format!("{:.1}% of {:.1}% by {}", drift_pct?, band_pct?, model?))
     };
+    by_count(pair, ("P18", "control_drift_pct"), moved, shown, message)
 }
 
-broken_rule!(
-    CONTROL_DRIFT,
-    "P18",
-    ControlDrift,
-    "the control runs around a row agree",
-    "the control row moved while it was measured"
-);
-broken_rule!(
-    CONTENDED,
-    "P19",
-    Contended,
-    "nothing else worked on the host during a row",
-    "other work ran on the host while it was measured"
-);
-broken_rule!(
-    IMPLAUSIBLE,
-    "P20",
-    ImplausibleBandwidth,
-    "a rate needs no more memory bandwidth than the host has",
-    "the rate would need more memory bandwidth than the host has"
-);
-broken_rule!(
-    CACHE_HIT,
-    "P21",
-    CacheHit,
-    "no cache served what should have been computed",
-    "a cache served what should have been computed"
-);
+pub(super) static CONTENDED: Rule = Rule {
+    id: "P19",
+    tier: Tier::Drop,
+    fields: &["status", "swap_growth_bytes", "thermal_worst", "power"],
+    accepted_by: &[],
+    text: "nothing else worked on the host during a row; that swap grew, that the host was throttled, or that the sides had \
+           different power is a warning",
+    check: Check::Pair(contended),
+};
+
+fn contended(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::Contended);
+    let found = by_status(pair, "P19", broke, "other work ran on the host while it was measured");
+    if !found.is_empty() {
+        return found;
+    }
+    let swap = |record: &Record| record.extra.as_deref()?.swap_growth_bytes.filter(|bytes| *bytes > 0);
+    let swapped = by_count(
+        pair,
+        ("P19", "swap_growth_bytes"),
+        |record| swap(record).is_some(),
+        |record| record.extra.as_deref()?.swap_growth_bytes.map(|bytes| bytes.to_string()),
+        "the use of swap grew while it was measured",
+    );
+    let thermal = |record: &Record| record.extra.as_deref()?.thermal_worst.as_deref().map(str::to_owned);
+    let throttled = by_count(
+        pair,
+        ("P19", "thermal_worst"),
+        |record| thermal(record).is_some_and(|state| state.contains("throttled")),
+        thermal,
+        "the host was throttled while it was measured",
+    );
+    let power = pair.combinations().find_map(|(before, after)| {
+        let power = |record: &Record| record.extra.as_deref()?.power.as_deref().map(str::to_owned);
+        let (one, other) = (power(before)?, power(after)?);
+        let message = "the sides were measured on different power";
+        let valid = before.outcome.is_ok() && after.outcome.is_ok() && one != other;
+        valid.then(|| Finding::new("P19", Tier::Warn, "power", message).values(Some(one), Some(other)))
+    });
+    let warn = |finding: Finding| Finding { tier: Tier::Warn, ..finding };
+    swapped.into_iter().chain(throttled).map(warn).chain(power).collect()
+}
+pub(super) static IMPLAUSIBLE: Rule = Rule {
+    id: "P20",
+    tier: Tier::Drop,
+    fields: &["status"],
+    accepted_by: &[],
+    text: "a rate needs no more memory bandwidth than the host has",
+    check: Check::Pair(implausible),
+};
+
+fn implausible(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::ImplausibleBandwidth);
+    by_status(pair, "P20", broke, "the rate would need more memory bandwidth than the host has")
+}
+pub(super) static CACHE_HIT: Rule = Rule {
+    id: "P21",
+    tier: Tier::Drop,
+    fields: &["status", "cached_prompt_tokens"],
+    accepted_by: &[],
+    text: "no cache served what should have been computed, of which the row has a count; a count on one side only is a warning",
+    check: Check::Pair(cache_hit),
+};
+
+fn cache_hit(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    const COUNT: (&str, &str) = ("P21", "cached_prompt_tokens");
+    let message = "a cache served what should have been computed";
+    let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::CacheHit);
+    let found = by_status(pair, "P21", broke, message);
+    if !found.is_empty() {
+        return found;
+    }
+    let cached = |record: &Record| record.extra.as_deref()?.generation.cached_prompt_tokens;
+    let shown = |record: &Record| cached(record).map(|cached| cached.to_string());
+    let found =
+        by_count(pair, COUNT, |record| cached(record).is_some_and(|cached| cached > 0), shown, message);
+    if !found.is_empty() {
+        return found;
+    }
+    let counted = |rows: &[&Record]| rows.iter().all(|row| cached(row).is_some());
+    if counted(&pair.before) == counted(&pair.after) {
+        return Vec::new();
+    }
+    // One remark for all: that one file is of a layout without the count.
+    let message =
+        "one side does not count the prompt tokens that a cache had, so that it had none is taken on trust";
+    vec![Finding::new(COUNT.0, Tier::Warn, COUNT.1, message)]
+}
+
+/// A drop for a row that is valid by its status and not by what it counts.
+fn by_count(
+    pair: &Pair<'_>,
+    (rule, field): (&'static str, &'static str),
+    broke: impl Fn(&Record) -> bool,
+    shown: impl Fn(&Record) -> Option<String>,
+    message: &str,
+) -> Vec<Finding> {
+    let broke = |record: &Record| record.outcome.is_ok() && broke(record);
+    if !pair.before.iter().chain(&pair.after).any(|record| broke(record)) {
+        return Vec::new();
+    }
+    let worst = |rows: &[&Record]| {
+        let worst = rows.iter().find(|row| broke(row)).or_else(|| rows.first());
+        worst.and_then(|row| shown(row))
+    };
+    vec![
+        Finding::new(rule, Tier::Drop, field, message)
+            .values(worst(&pair.before), worst(&pair.after))
+            .about(pair.label()),
+    ]
+}
 
 /// What has a rule of its own.
 const OWN_RULES: [status::Rule; 4] = [

@@ -12,6 +12,7 @@ mod harness;
 mod host;
 mod identity;
 mod measured;
+mod output;
 mod reference;
 mod roster;
 mod unknown;
@@ -70,7 +71,7 @@ pub struct Rule {
 }
 
 /// All rules, in the order of their ids.
-pub const RULES: [&Rule; 30] = [
+pub const RULES: [&Rule; 31] = [
     &harness::FIGURE_PRESENT,
     &harness::SAME_KIND,
     &commit::ONE_COMMIT,
@@ -95,6 +96,7 @@ pub const RULES: [&Rule; 30] = [
     &roster::UNIQUE_KEYS,
     &roster::EQUAL_ROSTER,
     &roster::SOME_PAIRS,
+    &output::SAME_OUTPUT,
     &measured::MEASURED,
     &checkpoint::GENERATIVE,
     &measured::HAS_A_VALUE,

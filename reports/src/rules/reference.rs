@@ -6,6 +6,7 @@ use jiff::{Timestamp, Unit};
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::{Acceptance, Axis};
+use crate::history::is_one_boot;
 use crate::record::{Facts, Field};
 
 pub(super) static NEAR_REFERENCE: Rule = Rule {
@@ -54,21 +55,21 @@ fn near_reference(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding
     findings
 }
 
-/// How much the time of one start may differ by, since it is computed from a clock that is put right now and then.
-const SAME_BOOT_SECONDS: u64 = 120;
-
 /// Another start of the host is another state of its memory, clocks and drivers.
 fn restart(case: &Case<'_>) -> Option<Finding> {
-    let boots = [case.before, case.after].map(|file| file.boot_time_unix_seconds);
-    let shown = |boot: Option<u64>| {
-        Timestamp::from_second(i64::try_from(boot?).ok()?).ok().map(|instant| instant.to_string())
+    let boots = [case.before, case.after].map(|file| file.boot_times_unix_seconds.as_slice());
+    let shown = |boots: &[u64]| {
+        let instant = |boot: &u64| Timestamp::from_second(i64::try_from(*boot).ok()?).ok();
+        let texts: Vec<String> =
+            boots.iter().filter_map(instant).map(|instant| instant.to_string()).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
     };
     let finding = |tier, message| {
         Finding::new("P16", tier, "boot_time", message).values(shown(boots[0]), shown(boots[1]))
     };
     match boots {
-        [Some(one), Some(other)] if one.abs_diff(other) <= SAME_BOOT_SECONDS => None,
-        [Some(_), Some(_)] => {
+        [[one], [other]] if is_one_boot(*one, *other) => None,
+        [[_, ..], [_, ..]] => {
             let message = "the host was restarted between the reference and the run; measure both anew without a restart";
             Some(finding(Tier::Refuse, message).unless(Acceptance::Restart))
         }

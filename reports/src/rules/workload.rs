@@ -81,9 +81,10 @@ fn within(before: u64, after: u64, tolerance: f64) -> bool {
 pub(super) static ALL_TOKENS: Rule = Rule {
     id: "P13",
     tier: Tier::Drop,
-    fields: &["generated_tokens"],
+    fields: &["generated_tokens", "finish"],
     accepted_by: &[],
-    text: "both rows generated as many tokens as were asked for, and equally many (for the decode rate)",
+    text: "both rows generated as many tokens as were asked for, and equally many, and ended for that reason alone (for the \
+           decode rate)",
     check: Check::Pair(all_tokens),
 };
 
@@ -100,7 +101,10 @@ fn all_tokens(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
             (Some(_), Some(_)) if short(before) || short(after) => {
                 "generation ended before the tokens asked for"
             }
-            (Some(_), Some(_)) => continue,
+            (Some(_), Some(_)) => match ended_otherwise(before, after) {
+                Some(finding) => return vec![finding.about(pair.label())],
+                None => continue,
+            },
             _ => "a side does not say how many tokens it generated",
         };
         return vec![
@@ -110,6 +114,17 @@ fn all_tokens(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
         ];
     }
     Vec::new()
+}
+
+/// A generation that was about to go on is another workload than one that the model had ended. Older layouts do not say.
+fn ended_otherwise(before: &Record, after: &Record) -> Option<Finding> {
+    let finish = |record: &Record| record.extra.as_deref().and_then(|extra| extra.generation.finish.clone());
+    let (one, other) = (finish(before), finish(after));
+    let message = "generation did not end because all tokens asked for were there";
+    [&one, &other]
+        .iter()
+        .any(|finish| finish.as_deref().is_some_and(|finish| finish != "length"))
+        .then(|| Finding::new("P13", Tier::Drop, "finish", message).values(one, other))
 }
 
 pub(super) static ENOUGH_TOKENS: Rule = Rule {

@@ -273,6 +273,7 @@ pub const CASES: &[BadPair] = &[
         commit_axis,
         files(&Sheet::flawless().with(&SHORT), &after().with(&SHORT))
     ),
+    changed!("P13", Drop, "a generation that the model ended with its last token", [("finish", "eos")]),
     case!(
         "P14",
         Drop,
@@ -333,12 +334,32 @@ pub const CASES: &[BadPair] = &[
         commit_axis,
         files(&Sheet::flawless(), &after().excluded("INVALID:control_drift"))
     ),
+    changed!(
+        "P18",
+        Drop,
+        "control runs further apart than the host's band, in a row that says it is valid",
+        [("control_drift_pct", "4.5")]
+    ),
     case!(
         "P19",
         Drop,
         "other work on the host",
         commit_axis,
         files(&Sheet::flawless(), &after().excluded("INVALID:contended"))
+    ),
+    changed!("P19", Warn, "swap that grew", [("swap_growth_bytes", "4096")]),
+    changed!(
+        "P19",
+        Warn,
+        "a throttled host",
+        [("thermal_worst", "99 C; throttled: thermal pressure serious")]
+    ),
+    case!(
+        "P19",
+        Warn,
+        "a side on battery",
+        commit_axis,
+        files(&Sheet::flawless().with(&[("power", "mains")]), &after().with(&[("power", "battery")]))
     ),
     case!(
         "P20",
@@ -354,6 +375,8 @@ pub const CASES: &[BadPair] = &[
         commit_axis,
         files(&Sheet::flawless(), &after().excluded("INVALID:cache_hit"))
     ),
+    changed!("P21", Drop, "a prompt of which a cache had a part", [("cached_prompt_tokens", "256")]),
+    changed!("P21", Warn, "no count of what a cache had", [("cached_prompt_tokens", "")]),
     case!(
         "P22",
         Refuse,
@@ -387,6 +410,8 @@ pub const CASES: &[BadPair] = &[
         || Options { min_share: Some(0.9), ..commit_axis() },
         files(&Sheet::flawless(), &after().with_first(&[("model", "gamma-4bit"), ("checkpoint_id", "0000")]))
     ),
+    changed!("P25", Warn, "other tokens from the same prompt", [("output_sha256", "8888")]),
+    changed!("P25", Warn, "no digest of the output on one side", [("output_sha256", "")]),
     case!(
         "M01",
         Drop,

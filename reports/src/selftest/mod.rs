@@ -157,8 +157,9 @@ pub fn compared(case: &BadPair, rules: &RuleSet) -> Result<Comparison, HistoryEr
         // The name says what provenance beside a real file would.
         file.altered = name.contains("altered");
         let boots = [("first_boot", 1_700_000_000), ("second_boot", 1_700_100_000)];
-        file.boot_time_unix_seconds =
-            boots.iter().find(|(boot, _)| name.contains(boot)).map(|(_, seconds)| *seconds);
+        if let Some((_, seconds)) = boots.iter().find(|(boot, _)| name.contains(boot)) {
+            file.boot_times_unix_seconds = vec![*seconds];
+        }
         Ok(file)
     };
     let (before, after) = (read(&files.before)?, read(&files.after)?);

@@ -3,14 +3,14 @@
 
 use crate::wire;
 
-/// Rows of the current layout; each starts flawless.
+/// Rows of the newest layout; each starts flawless.
 #[derive(Debug, Clone)]
 pub(super) struct Sheet {
     rows: Vec<Vec<(&'static str, String)>>,
 }
 
 /// The cells of a flawless row, by column; columns that are not named are empty.
-const FLAWLESS: [(&str, &str); 47] = [
+const FLAWLESS: [(&str, &str); 53] = [
     ("model", "alpha-4bit"),
     ("model_path", "models/alpha-4bit"),
     ("prompt_tokens", "512"),
@@ -28,7 +28,7 @@ const FLAWLESS: [(&str, &str); 47] = [
     ("prompt_target_len", "512"),
     ("mlxcel_commit", "11111111"),
     ("mlx_commit", "aaaaaaaa"),
-    ("schema_version", "2"),
+    ("schema_version", "3"),
     ("run_id", "run"),
     ("harness", "text"),
     ("backend", "metal"),
@@ -58,6 +58,12 @@ const FLAWLESS: [(&str, &str); 47] = [
     ("mlx_version", "0.32.1"),
     ("host_id", "eeee"),
     ("stale_binary_allowed", "false"),
+    ("finish", "length"),
+    ("output_sha256", "9999"),
+    ("cached_prompt_tokens", "0"),
+    ("control_model", "alpha-4bit"),
+    ("control_drift_pct", "1.5"),
+    ("control_band_pct", "4"),
 ];
 
 impl Sheet {

@@ -137,8 +137,9 @@ fn figures(csv: &Path, line: u64, row: &AnyRow, samples: &[Sample]) -> Vec<Discr
             (Err(_), None) => return Vec::new(),
             (Ok(derived), _) => Some(derived),
         };
+    let mut found: Vec<Discrepancy> = finish(csv, line, row, samples).into_iter().collect();
     let (stated, derived) = (columns(stated), columns(derived));
-    stated
+    let columns = stated
         .into_iter()
         .zip(derived)
         .map(|((column, stated), (_, derived))| (column, stated, derived))
@@ -146,8 +147,20 @@ fn figures(csv: &Path, line: u64, row: &AnyRow, samples: &[Sample]) -> Vec<Discr
         .map(|(column, stated, derived)| {
             let message = format!("from the row's {} samples", samples.len());
             Discrepancy::new(csv, column, message).at(line).values(stated, derived)
-        })
-        .collect()
+        });
+    found.extend(columns);
+    found
+}
+
+/// Why generation ended, where the row says so; rows of older versions do not.
+fn finish(csv: &Path, line: u64, row: &AnyRow, samples: &[Sample]) -> Option<Discrepancy> {
+    let stated = row.identity().conditions.generation.finish.as_deref()?;
+    let first = samples.first().and_then(Sample::finish);
+    let derived = first.filter(|first| samples.iter().all(|sample| sample.finish() == Some(first)));
+    (derived != Some(stated)).then(|| {
+        let message = format!("from the row's {} samples", samples.len());
+        Discrepancy::new(csv, "finish", message).at(line).values(Some(stated), derived)
+    })
 }
 
 /// The columns that follow from samples, as texts.

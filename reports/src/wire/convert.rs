@@ -8,8 +8,8 @@ use super::cell::{Millis, Rate};
 use super::layout::{VERSION, WireRow};
 use crate::measure::{Decode, Prefill};
 use crate::row::{
-    AnyRow, Build, Checkpoint, CheckpointId, Conditions, Figures, Host, HostState, Measured, Memory, Row,
-    RowIdentity, Run, Traffic, Workload,
+    AnyRow, Build, Checkpoint, CheckpointId, Conditions, Control, Figures, Generation, Host, HostState,
+    Measured, Memory, Row, RowIdentity, Run, Traffic, Workload,
 };
 use crate::stamp::Stamp;
 use crate::status::{Rule, Status};
@@ -18,9 +18,10 @@ use crate::status::{Rule, Status};
 type Complaint = (&'static str, String);
 
 impl From<&AnyRow> for WireRow {
+    #[expect(clippy::too_many_lines, reason = "one line a column")]
     fn from(row: &AnyRow) -> Self {
         let RowIdentity { run, checkpoint, workload, build, host, conditions } = row.identity().clone();
-        let Conditions { memory, traffic, host_state, cooldown_nanos } = conditions;
+        let Conditions { memory, traffic, host_state, cooldown_nanos, generation, control } = conditions;
         let figures = row.figures();
         let prefill = figures.map(Figures::prefill);
         let decode = figures.map(Figures::decode);
@@ -116,6 +117,12 @@ impl From<&AnyRow> for WireRow {
             swap_growth_bytes: host_state.swap_growth_bytes,
             uptime_s: host_state.uptime_s,
             noise_floor_pct: host_state.noise_floor_pct,
+            finish: generation.finish,
+            output_sha256: generation.output_sha256,
+            cached_prompt_tokens: generation.cached_prompt_tokens,
+            control_model: control.model,
+            control_drift_pct: control.drift_pct,
+            control_band_pct: control.band_pct,
         }
     }
 }
@@ -129,6 +136,7 @@ pub(super) fn row(wire: WireRow, version: u32) -> Result<AnyRow, Complaint> {
         ));
     }
     let figures = figures(&wire)?;
+    check_generation(&wire, figures.as_ref())?;
     check_derived(&wire, figures.as_ref())?;
     let load_nanos = wire.load_ms.map(|Millis(nanos)| nanos);
     let status = wire.status.clone();
@@ -153,6 +161,33 @@ pub(super) fn row(wire: WireRow, version: u32) -> Result<AnyRow, Complaint> {
     };
     check_bandwidth(&row, bandwidth)?;
     Ok(row)
+}
+
+/// What generations were needs generations; and controls are named, measured and held against a band, or none were made.
+fn check_generation(wire: &WireRow, figures: Option<&Figures>) -> Result<(), Complaint> {
+    let prompt_tokens = figures.map(|figures| figures.prefill().tokens());
+    let stray = [
+        ("finish", wire.finish.is_some()),
+        ("output_sha256", wire.output_sha256.is_some()),
+        ("cached_prompt_tokens", wire.cached_prompt_tokens.is_some()),
+    ];
+    match (prompt_tokens, stray.iter().find(|(_, present)| *present)) {
+        (None, Some((column, _))) => {
+            return Err((column, "filled in a row without counts and times".to_owned()));
+        }
+        (Some(prompt), _) if wire.cached_prompt_tokens.is_some_and(|cached| cached > prompt) => {
+            return Err(("cached_prompt_tokens", format!("more than the {prompt} tokens of the prompt")));
+        }
+        _ => {}
+    }
+    let parts =
+        [wire.control_model.is_some(), wire.control_drift_pct.is_some(), wire.control_band_pct.is_some()];
+    if parts.iter().any(|part| *part) && !parts.iter().all(|part| *part) {
+        let reason =
+            "`control_model`, `control_drift_pct` and `control_band_pct` must be all filled or all empty";
+        return Err(("control_model", reason.to_owned()));
+    }
+    Ok(())
 }
 
 /// Both columns follow from bytes a token, decode rate and stream.
@@ -253,6 +288,7 @@ fn check_pair(
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one line a column")]
 fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
     let checkpoint_id = match (wire.checkpoint_id_level, wire.checkpoint_id) {
         (Some(level), Some(digest)) => Stamp::known(CheckpointId { level, digest }),
@@ -346,6 +382,16 @@ fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
                 noise_floor_pct: wire.noise_floor_pct,
             },
             cooldown_nanos: wire.cooldown_ms.map(|Millis(nanos)| nanos),
+            generation: Generation {
+                finish: wire.finish,
+                output_sha256: wire.output_sha256,
+                cached_prompt_tokens: wire.cached_prompt_tokens,
+            },
+            control: Control {
+                model: wire.control_model,
+                drift_pct: wire.control_drift_pct,
+                band_pct: wire.control_band_pct,
+            },
         },
     })
 }

@@ -13,10 +13,10 @@ use crate::row::{Backend, BuildType, EosPolicy, HarnessKind, QuietGate};
 use crate::status::Status;
 
 /// The newest version, which is the one that is written.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Each version and how many of the columns it has.
-const VERSIONS: [(u32, usize); 2] = [(1, 64), (VERSION, COLUMNS.len())];
+const VERSIONS: [(u32, usize); 3] = [(1, 64), (2, 87), (VERSION, COLUMNS.len())];
 
 /// The columns of a version; nothing for one that is not known.
 pub(super) fn columns(version: u32) -> Option<&'static [&'static str]> {
@@ -155,6 +155,12 @@ layout! {
     swap_growth_bytes: Option<u64>,
     uptime_s: Option<u64>,
     noise_floor_pct: Option<f64>,
+    finish: Option<String>,
+    output_sha256: Option<String>,
+    cached_prompt_tokens: Option<u64>,
+    control_model: Option<String>,
+    control_drift_pct: Option<f64>,
+    control_band_pct: Option<f64>,
 }
 
 #[cfg(test)]
@@ -162,10 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_columns_of_version_1_end_where_they_always_did() {
-        let first = columns(1).expect("OK because version 1 is read for ever");
-        assert_eq!(first.last().copied(), Some("stale_binary_allowed"));
-        assert_eq!(version_of(&csv::StringRecord::from(first.to_vec())), Some(1));
+    fn the_columns_of_each_version_end_where_they_always_did() {
+        for (version, last) in [(1, "stale_binary_allowed"), (2, "noise_floor_pct"), (3, "control_band_pct")]
+        {
+            let columns = columns(version).expect("OK because each version is read for ever");
+            assert_eq!(columns.last().copied(), Some(last));
+            assert_eq!(version_of(&csv::StringRecord::from(columns.to_vec())), Some(version));
+        }
         assert_eq!(version_of(&csv::StringRecord::from(COLUMNS.to_vec())), Some(VERSION));
         assert_eq!((columns(0), columns(VERSION + 1)), (None, None));
     }

@@ -39,6 +39,7 @@ fn the_glossary_explains_every_status() {
         "oom",
         "not_generative",
         "vlm_image_not_found",
+        "vlm_unsupported",
     ];
     let missing: Vec<String> = skips
         .map(|skip| format!("`SKIP:{skip}`"))

@@ -11,6 +11,7 @@ mod fuzzing;
 mod gate;
 mod historical;
 mod mutations;
+mod newest_columns;
 mod rank_statistics;
 mod reading;
 mod rendering;

@@ -37,12 +37,14 @@ fn the_table_fits_a_narrow_terminal() {
 }
 
 #[test]
-fn numbers_of_rows_that_are_not_valid_are_not_shown() {
+fn figures_of_a_row_that_is_not_valid_are_shown_in_brackets_beside_the_rule_and_never_as_others() {
     let invalid: Vec<AnyRow> = rows().into_iter().filter(|row| row.status().is_invalid()).collect();
     assert_eq!(invalid.len(), 1);
     let table = terminal::table(&invalid, &Completeness::Complete, None);
-    assert!(table.contains("INVALID:spread") && !table.contains("256.00"), "{table}");
-    assert!(table.contains("0 of 1 rows are valid"), "{table}");
+    assert!(table.contains("INVALID:spread") && table.contains("[256.00 (150.0%)]"), "{table}");
+    let unmarked = table.replace("[256.00 (150.0%)]", "");
+    assert!(!unmarked.contains("256.00"), "{table}");
+    assert!(table.contains("[x] not valid") && table.contains("0 of 1 rows are valid"), "{table}");
 }
 
 #[test]

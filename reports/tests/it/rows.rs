@@ -160,10 +160,10 @@ fn refuses_a_file_of_an_older_layout() {
 
 #[test]
 fn refuses_a_newer_version_before_it_complains_of_its_columns() {
-    let newer = file("model,schema_version,something_new\nx,3,y\n");
+    let newer = file("model,schema_version,something_new\nx,4,y\n");
     assert_eq!(
         refusal(&newer),
-        "FILE:2: schema version 3 is newer than 2, the newest this program reads; read it with a newer mlxcel-bench"
+        "FILE:2: schema version 4 is newer than 3, the newest this program reads; read it with a newer mlxcel-bench"
     );
 }
 
@@ -172,16 +172,16 @@ fn refuses_a_header_with_a_column_moved_missing_or_added() {
     let header = wire::header_line();
     assert_eq!(
         refusal(&file(header.replacen("prefill_ms,prefill_tok_s", "prefill_tok_s,prefill_ms", 1))),
-        "FILE:1: column 5 is `prefill_tok_s`, where schema version 2 has `prefill_ms`; columns may be neither added, \
+        "FILE:1: column 5 is `prefill_tok_s`, where schema version 3 has `prefill_ms`; columns may be neither added, \
          removed nor moved"
     );
     let last = COLUMNS.len();
     let added = refusal(&file(header.replace('\n', ",notes\n")));
     assert!(
-        added.contains(&format!("column {} is `notes`, where schema version 2 has none", last + 1)),
+        added.contains(&format!("column {} is `notes`, where schema version 3 has none", last + 1)),
         "{added}"
     );
-    let missing = refusal(&file(header.replace(",noise_floor_pct", "")));
+    let missing = refusal(&file(header.replace(",control_band_pct", "")));
     assert!(missing.contains(&format!("column {last} is none")), "{missing}");
 }
 
@@ -215,7 +215,7 @@ fn names_file_line_and_column_of_a_cell_that_does_not_hold() {
         ),
         ("backend", "abacus", "FILE:2:backend: `abacus` is not a backend; known: metal, cuda, cpu"),
         ("run_id", "", "FILE:2:run_id: empty, but every row has one"),
-        ("schema_version", "0", "FILE:2:schema_version: 0 where the file is of version 2"),
+        ("schema_version", "0", "FILE:2:schema_version: 0 where the file is of version 3"),
         ("decode_steps", "4", "FILE:2:decode_steps: 4 for 4 generated tokens"),
         ("reps", "0", "FILE:2:reps: 0 in a row with counts and times"),
         ("checkpoint_id", "", "FILE:2:checkpoint_id: a level and a digest go together"),
@@ -240,6 +240,17 @@ fn names_file_line_and_column_of_a_cell_that_does_not_hold() {
             "FILE:2:bandwidth_pct: does not agree with the row's bytes a token, decode time and stream bandwidth",
         ),
         (
+            "cached_prompt_tokens",
+            "513",
+            "FILE:2:cached_prompt_tokens: more than the 512 tokens of the prompt",
+        ),
+        (
+            "control_drift_pct",
+            "1",
+            "FILE:2:control_model: `control_model`, `control_drift_pct` and `control_band_pct` must be all filled or all \
+             empty",
+        ),
+        (
             "max_tokens",
             "5",
             "FILE:2:generated_tokens: the row's status is ok, but 4 of 5 tokens were generated",
@@ -256,6 +267,8 @@ fn names_file_line_and_column_of_a_cell_that_does_not_hold() {
     let half = refusal(&with_cell(&row, "prefill_ns", ""));
     assert!(half.contains("must be all filled or all empty"), "{half}");
     let (skipped, _) = &one_of_each()[1];
+    let stray = refusal(&with_cell(skipped, "output_sha256", "ab"));
+    assert_eq!(stray, "FILE:2:output_sha256: filled in a row without counts and times");
     let made_ok = refusal(&with_cell(skipped, "status", ""));
     assert_eq!(made_ok, "FILE:2:prefill_ns: empty in a row whose status is ok");
 }

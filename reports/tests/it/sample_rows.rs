@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::row::{
-    AnyRow, Backend, Build, BuildType, Checkpoint, CheckpointId, Conditions, EosPolicy, HarnessKind, Host,
-    HostState, Memory, QuietGate, Row, RowIdentity, Run, Traffic, Workload,
+    AnyRow, Backend, Build, BuildType, Checkpoint, CheckpointId, Conditions, Control, EosPolicy, Generation,
+    HarnessKind, Host, HostState, Memory, QuietGate, Row, RowIdentity, Run, Traffic, Workload,
 };
 use mlxcel_reports::stamp::Stamp;
 use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
@@ -197,6 +197,7 @@ pub(crate) fn one_of_each_with_conditions() -> Vec<(AnyRow, Vec<Sample>)> {
             noise_floor_pct: Some(1.25),
         },
         cooldown_nanos: Some(30_000_000_000),
+        ..Conditions::default()
     };
     let mut second = identity("smollm2-135m-4bit", 1);
     second.build.baseline_version = Stamp::text("mlx-lm-0.31.3");
@@ -211,6 +212,23 @@ pub(crate) fn one_of_each_with_conditions() -> Vec<(AnyRow, Vec<Sample>)> {
     for (row, identity) in rows.iter_mut().zip([first, second]) {
         *row = (measured(identity), samples());
     }
+    rows
+}
+
+/// The same, with what is known of the first row's generations and of the controls around it.
+pub(crate) fn one_of_each_with_everything() -> Vec<(AnyRow, Vec<Sample>)> {
+    let mut rows = one_of_each_with_conditions();
+    let mut first = rows[0].0.identity().clone();
+    first.conditions.generation = Generation {
+        finish: Some("length".to_owned()),
+        output_sha256: Some("67".repeat(32)),
+        cached_prompt_tokens: Some(0),
+    };
+    first.conditions.control =
+        Control { model: Some("smollm2-135m-4bit".to_owned()), drift_pct: Some(1.5), band_pct: Some(4.0) };
+    rows[0].0 = Row::measured(first, Some(812_345_678), &samples())
+        .expect("OK because the samples are of the workload")
+        .into();
     rows
 }
 
@@ -374,6 +392,7 @@ fn any_conditions() -> impl Strategy<Value = Conditions> {
                 noise_floor_pct: share(),
             },
             cooldown_nanos: count(),
+            ..Conditions::default()
         }
     })
 }
@@ -383,16 +402,53 @@ pub(crate) fn any_row() -> impl Strategy<Value = AnyRow> {
     let kind = prop::option::of(any_exclusion());
     let identity = (any_identity(), any_conditions())
         .prop_map(|(identity, conditions)| RowIdentity { conditions, ..identity });
-    (identity, any_samples(), any::<Option<u64>>(), kind, detail, any::<bool>()).prop_map(
-        |(identity, samples, load_nanos, exclusion, detail, with_samples)| match exclusion {
-            None => Row::measured(identity, load_nanos, &samples)
-                .expect("OK because the samples are of the workload")
-                .with_detail(detail)
-                .into(),
-            Some(exclusion) => {
-                let samples = if with_samples { samples.as_slice() } else { &[] };
-                Row::excluded(identity, load_nanos, exclusion, detail, samples).into()
+    let rest = (any_generation(), any_control());
+    (identity, any_samples(), any::<Option<u64>>(), kind, detail, any::<bool>(), rest).prop_map(
+        |(mut identity, samples, load_nanos, exclusion, detail, with_samples, (generation, control))| {
+            identity.conditions.control = control;
+            if exclusion.is_none() || with_samples {
+                identity.conditions.generation = generation;
             }
+            any_row_of(identity, &samples, load_nanos, exclusion, detail, with_samples)
         },
     )
+}
+
+fn any_generation() -> impl Strategy<Value = Generation> {
+    (prop::option::of(text()), prop::option::of(text()), prop::option::of(0_u64..=77)).prop_map(
+        |(finish, output_sha256, cached_prompt_tokens)| Generation {
+            finish,
+            output_sha256,
+            cached_prompt_tokens,
+        },
+    )
+}
+
+fn any_control() -> impl Strategy<Value = Control> {
+    prop::option::of((text(), 0.0_f64..1e9, 0.0_f64..1e9)).prop_map(|control| match control {
+        None => Control::default(),
+        Some((model, drift, band)) => {
+            Control { model: Some(model), drift_pct: Some(drift), band_pct: Some(band) }
+        }
+    })
+}
+
+fn any_row_of(
+    identity: RowIdentity,
+    samples: &[Sample],
+    load_nanos: Option<u64>,
+    exclusion: Option<Exclusion>,
+    detail: String,
+    with_samples: bool,
+) -> AnyRow {
+    match exclusion {
+        None => Row::measured(identity, load_nanos, samples)
+            .expect("OK because the samples are of the workload")
+            .with_detail(detail)
+            .into(),
+        Some(exclusion) => {
+            let samples = if with_samples { samples } else { &[] };
+            Row::excluded(identity, load_nanos, exclusion, detail, samples).into()
+        }
+    }
 }

@@ -1,20 +1,11 @@
 //! The row kernel of dense products: few rows of activations, the weight read once.
 
 use crate::element::{Element, widen, with_element};
-use crate::pool::Pool;
+use crate::pieces::{STREAMS, Streams, in_pieces, write_sums};
 use crate::product::{DenseWeight, Means, Output, Rows, Width};
 use crate::scratch::{self, PIECE, PREPARED};
 use crate::share::Shared;
 use crate::simd::{Kernel, MAX_LANES, Simd};
-
-/// Bytes of the weight in one piece: enough that taking a piece costs nothing beside it, and few enough that
-/// threads end together.
-const PIECE_BYTES: usize = 48 << 10;
-
-/// How many rows of a weight, whose rows have `row_bytes`, make a piece; a multiple of 4.
-pub(crate) fn piece_rows(row_bytes: usize) -> usize {
-    (PIECE_BYTES / row_bytes.max(1)).next_multiple_of(4).max(4)
-}
 
 /// Computes the products of one `x` with several weights.
 ///
@@ -32,32 +23,13 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(DenseWeight, 
             let (weight, out) = jobs[job];
             scratch::with(&PIECE, x_rows * rows, |sums| {
                 let x = floats.pointer().cast_const();
-                let width = means.width;
+                let (width, threads) = (means.width, means.pool.threads());
                 // SAFETY: the floats are only read from here on; each piece writes its own columns of its output.
-                unsafe { means.isa.run(Piece { x, x_rows, depth, weight, out, first, rows, width, sums }) };
+                unsafe {
+                    means.isa.run(Piece { x, x_rows, depth, weight, out, first, rows, width, threads, sums });
+                };
             });
         });
-    });
-}
-
-/// Calls `body` for stretches of the rows of some weights (how many, and the bytes of one), on the pool: which weight, the
-/// first row, and how many.
-pub(crate) fn in_pieces(
-    pool: &Pool,
-    sizes: impl Iterator<Item = (usize, usize)>,
-    body: &(dyn Fn(usize, usize, usize) + Sync),
-) {
-    let jobs: Vec<_> = sizes.map(|(rows, row_bytes)| (rows, piece_rows(row_bytes))).collect();
-    let pieces = jobs.iter().map(|(rows, step)| rows.div_ceil(*step)).sum();
-    pool.run(pieces, &|mut piece| {
-        for (job, (rows, step)) in jobs.iter().enumerate() {
-            let count = rows.div_ceil(*step);
-            if piece < count {
-                let first = piece * step;
-                return body(job, first, (*step).min(rows - first));
-            }
-            piece -= count;
-        }
     });
 }
 
@@ -97,6 +69,8 @@ struct Piece<'a> {
     first: usize,
     rows: usize,
     width: Width,
+    /// How many threads take pieces.
+    threads: usize,
     /// `rows` sums for each row of `x`.
     sums: &'a mut [f32],
 }
@@ -116,16 +90,21 @@ impl Kernel for Piece<'_> {
 
 impl Piece<'_> {
     #[inline(always)]
+    fn streams(&self) -> Streams {
+        Streams::new(self.rows, self.weight.columns * self.weight.dtype.bytes(), self.threads)
+    }
+
+    #[inline(always)]
     unsafe fn all<S: Simd, E: Element>(&mut self) {
         let mut m = 0;
         while m < self.x_rows {
             let together = if self.width == Width::Wide { (self.x_rows - m).min(4) } else { 1 };
             unsafe {
-                for n in (0..self.rows).step_by(4) {
+                for block in 0..self.streams().blocks {
                     if together == 1 {
-                        self.block::<S, E, 1>(n, m, 1);
+                        self.block::<S, E, 1>(block, m, 1);
                     } else {
-                        self.block::<S, E, 4>(n, m, together);
+                        self.block::<S, E, 4>(block, m, together);
                     }
                 }
             }
@@ -133,22 +112,24 @@ impl Piece<'_> {
         }
     }
 
-    /// Four rows of the weight against `m_rows` of activations, at most `MB`. Rows that are not there are others once
-    /// more.
+    /// A block of the weight against `m_rows` of activations, at most `MB`. Rows that are not there are others once more.
     #[inline(always)]
-    unsafe fn block<S: Simd, E: Element, const MB: usize>(&mut self, n: usize, m: usize, m_rows: usize) {
+    unsafe fn block<S: Simd, E: Element, const MB: usize>(&mut self, block: usize, m: usize, m_rows: usize) {
         let columns = self.weight.columns;
         let whole = columns - columns % S::LANES;
         unsafe {
             let data = self.weight.data.pointer().cast::<E::Bits>().cast_const();
-            let weight: [*const E::Bits; 4] =
-                std::array::from_fn(|row| data.add((self.first + (n + row).min(self.rows - 1)) * columns));
+            let piece = data.add(self.first * columns);
+            let ahead = self.streams().ahead::<STREAMS>(block, 0);
+            let block = self.streams().block::<STREAMS>(block, 0);
+            let weight = block.at.map(|row| piece.add(row * columns));
             let x: [*const f32; MB] =
                 std::array::from_fn(|row| self.x.add((m + row.min(m_rows - 1)) * self.depth));
-            let mut acc = [[S::splat(0.0); MB]; 4];
+            let mut acc = [[S::splat(0.0); MB]; STREAMS];
             for k in (0..whole).step_by(S::LANES) {
-                for (weight, acc) in weight.iter().zip(&mut acc) {
+                for ((weight, acc), ahead) in weight.iter().zip(&mut acc).zip(ahead) {
                     let w = E::load::<S>(weight.add(k));
+                    S::prefetch(piece.cast::<u8>().wrapping_add(ahead + k * size_of::<E::Bits>()));
                     for (x, acc) in x.iter().zip(acc) {
                         *acc = S::fma(w, S::load(x.add(k)), *acc);
                     }
@@ -166,46 +147,7 @@ impl Piece<'_> {
                     }
                 }
             }
-            keep_sums::<S, 4, MB>(&acc, self.sums, self.rows, (n, 4.min(self.rows - n)), (m, m_rows));
+            block.keep_sums::<S, MB>(&acc, self.sums, self.rows, (m, m_rows));
         }
-    }
-}
-
-/// Adds up the lanes of the accumulators of some weight rows (first, count) and activation rows, and keeps the sums, of
-/// which there are `rows` for each row of activations.
-///
-/// # Safety
-/// The processor has `S`.
-#[inline(always)]
-pub(crate) unsafe fn keep_sums<S: Simd, const NB: usize, const MB: usize>(
-    acc: &[[S::F; MB]; NB],
-    sums: &mut [f32],
-    rows: usize,
-    (n, n_rows): (usize, usize),
-    (m, m_rows): (usize, usize),
-) {
-    for (column, acc) in acc.iter().enumerate().take(n_rows) {
-        for (row, acc) in acc.iter().enumerate().take(m_rows) {
-            // SAFETY: arithmetic.
-            sums[(m + row) * rows + n + column] = unsafe { S::sum(*acc) };
-        }
-    }
-}
-
-/// Writes the sums of a piece.
-///
-/// # Safety
-/// The processor has `S`; the columns `first..first + rows` are within the output, and no other thread writes them.
-#[inline(always)]
-pub(crate) unsafe fn write_sums<S: Simd>(
-    sums: &mut [f32],
-    x_rows: usize,
-    out: &Output,
-    first: usize,
-    rows: usize,
-) {
-    for (m, line) in sums.chunks_exact_mut(rows).enumerate().take(x_rows) {
-        // SAFETY: as the caller promises.
-        unsafe { out.write::<S>(m, first, line) };
     }
 }

@@ -24,6 +24,7 @@ mod blocked;
 mod dense;
 mod element;
 mod layer;
+mod pieces;
 mod pool;
 mod product;
 mod quantized;

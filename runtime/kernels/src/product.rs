@@ -301,7 +301,10 @@ unsafe fn quantized_products(means: Means<'_>, x: &Rows, jobs: &[(Weight, &Outpu
         .collect();
     // SAFETY: the caller's promise.
     unsafe {
-        if x.rows <= SMALL_ROWS {
+        let integer = jobs.first().is_some_and(|(weight, _)| quantized::integer::serves(means.isa, weight));
+        if x.rows <= SMALL_ROWS && integer {
+            quantized::integer::products(means, x, &jobs);
+        } else if x.rows <= SMALL_ROWS {
             quantized::rows::products(means, x, &jobs);
         } else {
             blocked::products(means, x, &jobs);

@@ -145,3 +145,113 @@ proptest! {
         }
     }
 }
+
+/// One activation in fifty is a thousand times the others, one in fifty a thousandth: what is small beside its group loses no
+/// more than a part in 2²³ of the largest there.
+#[test]
+fn activations_of_very_different_size_are_multiplied_as_exactly_as_stated() {
+    let mut random = Random(5);
+    for scheme in schemes() {
+        for dtype in DTYPES {
+            let columns = scheme.group_size() * 5;
+            let rows = 21;
+            let weight = Quantized::random(scheme, dtype, rows, columns, &mut random);
+            let values = (0..3 * columns).map(|_| {
+                let value = random.unit();
+                match random.next() % 50 {
+                    0 => value * 1000.0,
+                    1 => value / 1000.0,
+                    _ => value,
+                }
+            });
+            let x = Floats::new(dtype, values.collect::<Vec<_>>());
+            for &isa in Isa::available() {
+                let target = weight.product(means(isa, 2, Width::Wide), &x, Dtype::F32);
+                for (index, actual) in target.values().into_iter().enumerate() {
+                    let x = &x.values[index / rows * columns..][..columns];
+                    let weight = &weight.values[index % rows * columns..][..columns];
+                    let terms: Vec<f64> = x.iter().zip(weight).map(|(x, weight)| x * weight).collect();
+                    let expected: f64 = terms.iter().sum();
+                    let groups = x.chunks(scheme.group_size()).zip(weight.chunks(scheme.group_size()));
+                    let lost: f64 = groups
+                        .map(|(x, weight)| {
+                            let largest = x.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+                            // The bias of a weight, up to 1, is not met by the integers; the rest of it is below 8.
+                            largest * weight.iter().map(|weight| weight.abs() + 1.0).sum::<f64>()
+                        })
+                        .sum();
+                    let rounded = terms.iter().map(|term| term.abs()).sum::<f64>()
+                        + x.iter().map(|x| x.abs()).sum::<f64>();
+                    let allowed = lost * 2.0_f64.powi(-23) + 16.0 * rounded * 2.0_f64.powi(-24);
+                    assert!(
+                        (actual - expected).abs() <= allowed,
+                        "{scheme:?} {dtype:?} {isa}: {actual}, {expected} within {allowed}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What no number stands for stays what it is, in its own row alone.
+#[test]
+fn an_activation_that_is_infinite_or_not_a_number_shows_in_its_row_and_in_no_other() {
+    let mut random = Random(6);
+    for scheme in schemes() {
+        let columns = scheme.group_size() * 3;
+        let weight = Quantized::random(scheme, Dtype::F32, 9, columns, &mut random);
+        let plain: Vec<f32> = (0..4 * columns).map(|_| random.unit()).collect();
+        for (at, value) in
+            [(columns + 3, f32::INFINITY), (2 * columns, f32::NAN), (columns - 1, f32::NEG_INFINITY)]
+        {
+            let mut values = plain.clone();
+            values[at] = value;
+            for &isa in Isa::available() {
+                let bits = |values: &[f32]| {
+                    let x = Floats::new(Dtype::F32, values.to_vec());
+                    weight.product(means(isa, 2, Width::Wide), &x, Dtype::F32).bits()
+                };
+                let (with, without) = (bits(&values), bits(&plain));
+                for (index, (with, without)) in with.iter().zip(&without).enumerate() {
+                    if index / 9 == at / columns {
+                        assert!(!f32::from_bits(*with).is_finite(), "{scheme:?} {isa} {value} {index}");
+                    } else {
+                        assert_eq!(with, without, "{scheme:?} {isa} {value} {index}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// From the smallest floats to the largest whose products are floats.
+#[test]
+fn activations_of_any_magnitude_are_multiplied() {
+    let mut random = Random(7);
+    for scheme in schemes() {
+        let columns = scheme.group_size() * 2;
+        let weight = Quantized::random(scheme, Dtype::F32, 9, columns, &mut random);
+        for exponent in [-120, -100, -60, 60, 110] {
+            let scale = 2.0_f32.powi(exponent);
+            let x = Floats::new(Dtype::F32, (0..columns).map(|_| random.unit() * scale).collect::<Vec<_>>());
+            for &isa in Isa::available() {
+                let target = weight.product(means(isa, 1, Width::Wide), &x, Dtype::F32);
+                check(&x, &weight.values, columns, &target, &format!("{scheme:?} {isa} 2^{exponent}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn activations_of_zero_make_zero() {
+    let mut random = Random(8);
+    for scheme in schemes() {
+        let columns = scheme.group_size() * 2;
+        let weight = Quantized::random(scheme, Dtype::F32, 5, columns, &mut random);
+        let x = Floats::new(Dtype::F32, vec![0.0; columns]);
+        for &isa in Isa::available() {
+            let target = weight.product(means(isa, 1, Width::Wide), &x, Dtype::F32);
+            assert!(target.values().iter().all(|value| *value == 0.0), "{scheme:?} {isa}");
+        }
+    }
+}

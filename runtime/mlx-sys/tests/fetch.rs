@@ -12,8 +12,9 @@ mod fetch;
 mod pins;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// What `build.rs` gives these modules.
@@ -34,8 +35,22 @@ fn python(dir: &Path, download: &str) -> String {
         "#!/bin/sh\nif [ \"$3\" = --version ]; then exit 0; fi\n\
          while [ \"$1\" != --dest ]; do shift; done\ndest=$2\n{download}\n"
     );
-    fs::write(&path, script).expect("OK because the folder is ours");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("OK because the file is ours");
+    // Written by a process that has ended: a program that is open for writing anywhere, be it in a process which
+    // another test's thread just started, cannot be started.
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("OK because every Unix has a shell");
+    let mut input = writer.stdin.take().expect("OK because it is a pipe");
+    input.write_all(script.as_bytes()).expect("OK because the shell reads it");
+    drop(input);
+    assert!(
+        writer.wait().expect("OK because it was started").success(),
+        "{} was not written",
+        path.display()
+    );
     path.display().to_string()
 }
 

@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &IdentifyArgs) -> anyhow::Result<Outcome> {
 
 fn ids(ids: &[CheckpointId]) -> Value {
     ids.iter()
-        .map(|id| (id.level.to_string(), Value::from(id.digest.as_str())))
+        .map(|id| (id.level_name().to_owned(), Value::from(id.digest.as_str())))
         .collect::<serde_json::Map<_, _>>()
         .into()
 }

@@ -93,7 +93,8 @@ fn special_file(dir: &Path) -> Option<String> {
 #[cfg(feature = "runtime")]
 fn load(dir: &Path) -> Option<String> {
     let error = mlxcel::tokenizer::Tokenizer::open(dir).err()?;
-    Some(format!("{:#}; get the tokenizer's files again", anyhow::Error::new(error)))
+    let error = crate::text::told(&anyhow::Error::new(error));
+    Some(format!("{error}; get the tokenizer's files again"))
 }
 
 /// Without the runtime nothing can be loaded; that the file is there and is a tokenizer's can be seen all the same.

@@ -18,6 +18,7 @@ pub use render::{json, table};
 pub use runs::{Arms, RunsTask, measure};
 pub use store::{Kept, StoreError, keep, stored, stored_in};
 
+use super::device_stream::DeviceStream;
 use super::gemm::Gemm;
 use super::llc::LastLevelCache;
 use super::quiet::QuietState;
@@ -43,6 +44,8 @@ pub struct Diagnosis {
     pub cache: Option<LastLevelCache>,
     /// How fast the processor reads memory; `None` when that could not be measured.
     pub stream: Option<Stream>,
+    /// How fast a GPU on which MLX computes reaches its memory; `None` without one, or when that could not be measured.
+    pub device_stream: Option<DeviceStream>,
     /// How fast it multiplies matrices.
     pub gemm: Option<Gemm>,
     /// The noise of each metric.
@@ -274,6 +277,7 @@ pub(super) mod tests {
             },
             cache: None,
             stream: None,
+            device_stream: None,
             gemm: None,
             noise: Noise::of(Metric::Decode, first.to_vec(), second.to_vec()).into_iter().collect(),
         }

@@ -67,6 +67,18 @@ pub fn table(diagnosis: &Diagnosis) -> String {
     line("host", format!("{hardware}, {}, {}", host.backend, host.os.clone().unwrap_or_else(unknown)));
     line("last-level cache", cache(diagnosis));
     line("memory read", stream(diagnosis));
+    if let Some(stream) = &diagnosis.device_stream {
+        line(
+            "GPU memory",
+            format!(
+                "{:.1} GB/s at best ({}), {:.1} in the median, by MLX over {}",
+                stream.best_bytes_per_second / 1e9,
+                stream.operation,
+                stream.median_bytes_per_second / 1e9,
+                bytes(stream.buffer_bytes)
+            ),
+        );
+    }
     line("matrices", gemm(diagnosis));
     let control = &diagnosis.control;
     line(
@@ -203,6 +215,21 @@ mod tests {
         assert_eq!(document.pointer("/verdict/0/metric"), Some(&"decode".into()));
         assert_eq!(document.pointer("/contended"), Some(&false.into()));
         Ok(())
+    }
+
+    #[test]
+    fn the_memory_of_a_gpu_has_a_line_where_there_is_one() {
+        let mut found = diagnosis(&[100.0, 101.0], &[100.0, 99.0]);
+        assert!(!table(&found).contains("GPU memory"));
+        found.device_stream = Some(crate::host::device_stream::DeviceStream {
+            best_bytes_per_second: 4.2e12,
+            median_bytes_per_second: 4.1e12,
+            operation: "addition".to_owned(),
+            buffer_bytes: 4 << 30,
+            passes: 40,
+        });
+        let text = table(&found);
+        assert!(text.contains("4200.0 GB/s at best (addition), 4100.0 in the median"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mlxcel_reports::gate::spread::{Spread, Spreads};
 
-use super::wire::{SCHEMA_VERSION, Version, Wire};
+use super::wire::{OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, Version, Wire};
 use super::{Diagnosis, Noise};
 use crate::digests::cache_folder;
 
@@ -150,8 +150,10 @@ pub fn stored_in(folder: &Path, host_id: &str) -> Result<Option<Diagnosis>, Stor
     let unreadable = |reason: String| StoreError::Unreadable { path: path.clone(), reason };
     let Version { schema_version } =
         serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-    if schema_version != SCHEMA_VERSION {
-        let reason = format!("it is of version {schema_version}, and this program knows {SCHEMA_VERSION}");
+    if !(OLDEST_SCHEMA_VERSION..=SCHEMA_VERSION).contains(&schema_version) {
+        let reason = format!(
+            "it is of version {schema_version}, and this program knows {OLDEST_SCHEMA_VERSION} to {SCHEMA_VERSION}"
+        );
         return Err(unreadable(reason));
     }
     let wire: Wire = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
@@ -179,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn one_of_the_first_version_still_reads_and_knows_no_bandwidth_of_a_gpu()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let written = diagnosis(&RATES, &RATES);
+        let kept = keep_in(folder.path(), &written)?;
+        let mut document: serde_json::Value = serde_json::from_slice(&std::fs::read(&kept.diagnosis)?)?;
+        let fields = document.as_object_mut().ok_or("no object")?;
+        fields.remove("device_stream").ok_or("no device_stream")?;
+        fields.insert("schema_version".to_owned(), 1.into());
+        std::fs::write(&kept.diagnosis, document.to_string())?;
+        assert_eq!(stored_in(folder.path(), "0123456789abcdef")?, Some(written));
+        Ok(())
+    }
+
+    #[test]
     fn the_gate_reads_the_spreads_and_finds_the_host_in_them() -> Result<(), Box<dyn std::error::Error>> {
         let folder = tempfile::tempdir()?;
         let kept = keep_in(folder.path(), &diagnosis(&RATES, &RATES))?;
@@ -198,7 +215,7 @@ mod tests {
         let kept = keep_in(folder.path(), &diagnosis(&RATES, &RATES))?;
         let text = std::fs::read_to_string(&kept.diagnosis)?;
         for (from, to, words) in [
-            ("\"schema_version\": 1", "\"schema_version\": 2", "version 2"),
+            ("\"schema_version\": 2", "\"schema_version\": 3", "version 3"),
             ("\"prompt_tokens\": 128", "\"prompt_tokens\": 64", "digest"),
             ("\"Quiet\"", "\"Silent\"", "`Silent`"),
             ("99.0", "-99.0", "above 0"),

@@ -5,12 +5,15 @@ use mlxcel_reports::record::Metric;
 use serde::{Deserialize, Serialize};
 
 use super::{Conditions, ControlFacts, Diagnosis, HostFacts, Noise, ProgramFacts};
+use crate::host::device_stream::DeviceStream;
 use crate::host::gemm::Gemm;
 use crate::host::llc::LastLevelCache;
 use crate::host::quiet::QuietState;
 use crate::host::stream::Stream;
 
-pub(super) const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 2;
+/// The oldest version that still reads: it has no bandwidth of a GPU.
+pub(super) const OLDEST_SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +27,8 @@ pub(super) struct Wire {
     conditions: WireConditions,
     cache: Option<LastLevelCache>,
     stream: Option<Stream>,
+    #[serde(default)]
+    device_stream: Option<DeviceStream>,
     gemm: Option<Gemm>,
     noise: Vec<WireNoise>,
 }
@@ -90,8 +95,18 @@ struct WireNoise {
 
 impl From<&Diagnosis> for Wire {
     fn from(diagnosis: &Diagnosis) -> Self {
-        let Diagnosis { measured_at, host, program, control, conditions, cache, stream, gemm, noise } =
-            diagnosis.clone();
+        let Diagnosis {
+            measured_at,
+            host,
+            program,
+            control,
+            conditions,
+            cache,
+            stream,
+            device_stream,
+            gemm,
+            noise,
+        } = diagnosis.clone();
         Self {
             schema_version: SCHEMA_VERSION,
             digest: diagnosis.digest(),
@@ -131,6 +146,7 @@ impl From<&Diagnosis> for Wire {
             },
             cache,
             stream,
+            device_stream,
             gemm,
             noise: noise
                 .into_iter()
@@ -196,6 +212,7 @@ impl TryFrom<Wire> for Diagnosis {
             },
             cache: wire.cache,
             stream: wire.stream,
+            device_stream: wire.device_stream,
             gemm: wire.gemm,
             noise: noise.collect::<Result<_, _>>()?,
         };

@@ -58,13 +58,12 @@ impl Machine {
         }
     }
 
-    /// The `hardware` column: `<chip>_<memory>GB`.
+    /// The `hardware` column: `<chip>_<memory>GB`. A GPU comes with its own memory; one that reports none shares the host's.
     pub fn hardware(&self, backend: Backend) -> Option<String> {
-        let chip = match (backend, &self.gpu) {
-            (Backend::Cuda, Some(gpu)) => Some(gpu.name.clone()),
-            _ => self.chip.clone(),
-        };
-        hardware_string(&chip?, self.memory_bytes)
+        match (backend, &self.gpu) {
+            (Backend::Cuda, Some(gpu)) => hardware_string(&gpu.name, gpu.memory_bytes.or(self.memory_bytes)),
+            _ => hardware_string(self.chip.as_ref()?, self.memory_bytes),
+        }
     }
 
     /// Name of the device MLX computes on.
@@ -131,10 +130,24 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_that_shares_the_memory_of_its_host_stands_with_that() {
+        let gpu = Gpu {
+            name: "NVIDIA GB10".to_owned(),
+            memory_bytes: None,
+            driver: None,
+            count: 1,
+            cuda_version: None,
+        };
+        let machine = Machine { memory_bytes: Some(119 << 30), gpu: Some(gpu), ..Machine::default() };
+        assert_eq!(machine.hardware(Backend::Cuda).as_deref(), Some("NVIDIA_GB10_119GB"));
+        assert_eq!(machine.device_memory_bytes(Backend::Cuda), None);
+    }
+
+    #[test]
     fn on_cuda_the_gpu_is_the_device_and_elsewhere_the_chip() {
         let gpu = Gpu {
             name: "NVIDIA H200".to_owned(),
-            memory_bytes: Some(3),
+            memory_bytes: Some(143_771 << 20),
             driver: Some("580.1".to_owned()),
             count: 1,
             cuda_version: Some("13.0".to_owned()),
@@ -145,9 +158,9 @@ mod tests {
             gpu: Some(gpu),
             ..Machine::default()
         };
-        assert_eq!(machine.hardware(Backend::Cuda).as_deref(), Some("NVIDIA_H200_24GB"));
+        assert_eq!(machine.hardware(Backend::Cuda).as_deref(), Some("NVIDIA_H200_140GB"));
         assert_eq!(machine.hardware(Backend::Cpu).as_deref(), Some("AMD_EPYC_24GB"));
-        assert_eq!(machine.device_memory_bytes(Backend::Cuda), Some(3));
+        assert_eq!(machine.device_memory_bytes(Backend::Cuda), Some(143_771 << 20));
         assert_eq!(machine.driver(Backend::Cpu), None);
     }
 }

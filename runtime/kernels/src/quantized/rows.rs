@@ -11,8 +11,8 @@
 
 use super::scales::E2M1;
 use super::{Kind, QuantizedWeight, Scheme};
-use crate::dense::{in_pieces, keep_sums, write_sums};
 use crate::element::{widen, with_element};
+use crate::pieces::{STREAMS, Streams, in_pieces, write_sums};
 use crate::product::{Means, Output, Rows, Width};
 use crate::scratch::{self, PIECE, PREPARED, lines};
 use crate::share::Shared;
@@ -22,8 +22,6 @@ use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 const NATURAL_UNIT: usize = 32;
 /// Steps of a unit, at most.
 const MAX_STEPS: usize = 16;
-/// Rows of the weight that are computed together.
-const MAX_BLOCK: usize = 4;
 
 /// The activations of a product, prepared.
 struct Prepared {
@@ -69,7 +67,7 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeig
             scratch::with(&PIECE, 2 * scales_len + x_rows * rows, |memory| {
                 let (scales, sums) = memory.split_at_mut(2 * scales_len);
                 let x = floats.pointer().cast_const();
-                let (prepared, width) = (&prepared, means.width);
+                let (prepared, width, threads) = (&prepared, means.width, means.pool.threads());
                 // SAFETY: the activations are only read from here on; each piece writes its own columns of its output.
                 unsafe {
                     means.isa.run(Piece {
@@ -81,7 +79,10 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeig
                         first,
                         rows,
                         width,
+                        threads,
                         scales,
+                        tables: [std::ptr::null(); 2],
+                        indices: [0; MAX_LANES],
                         sums,
                     });
                 }
@@ -257,8 +258,14 @@ struct Piece<'a> {
     first: usize,
     rows: usize,
     width: Width,
-    /// Scales of all rows, then, from the middle on, their biases.
+    /// How many threads take pieces.
+    threads: usize,
+    /// Memory for the scales of all rows and their biases.
     scales: &'a mut [f32],
+    /// Where the scales of the first row lie, and its biases.
+    tables: [*const f32; 2],
+    /// Which of a unit's scales each lane needs, where it spans several groups.
+    indices: [u32; MAX_LANES],
     /// `rows` sums for each row of activations.
     sums: &'a mut [f32],
 }
@@ -270,7 +277,9 @@ impl Kernel for Piece<'_> {
     unsafe fn run<S: Simd>(mut self) {
         // SAFETY: as `product` arranges.
         unsafe {
-            self.read_scales::<S>();
+            let behind = (self.out.columns - self.first - self.rows) * self.weight.groups();
+            self.tables = self.weight.scales_of_rows::<S>(self.first, self.rows, behind, self.scales);
+            self.indices = scale_of_lanes(self.prepared.unit, self.weight.group_size(), S::LANES);
             match self.weight.scheme {
                 Kind::Affine { bits: 2, .. } => self.all::<S, Words<2>>(),
                 Kind::Affine { bits: 3, .. } => self.all::<S, Natural<3>>(),
@@ -287,20 +296,28 @@ impl Kernel for Piece<'_> {
 
 impl Piece<'_> {
     #[inline(always)]
+    fn streams(&self) -> Streams {
+        Streams::new(self.rows, self.weight.row_bytes, self.threads)
+    }
+
+    #[inline(always)]
     unsafe fn all<S: Simd, L: Layout>(&mut self) {
         // One pass over the piece for all rows, or one for each.
         let together = if self.width == Width::Wide { self.x_rows } else { 1 };
         for m in (0..self.x_rows).step_by(together.max(1)) {
-            for n in (0..self.rows).step_by(MAX_BLOCK) {
+            for block in 0..self.streams().blocks {
+                // Meanwhile, of the piece that this thread is likely to take next.
+                let later = self.first + self.threads * self.rows + STREAMS * block;
+                self.weight.ask_for_scales::<S>(later, STREAMS);
                 unsafe {
                     let mut done = 0;
                     while done < together {
                         let m_rows = (together - done).min(4);
                         if m_rows == 1 {
-                            self.block::<S, L, MAX_BLOCK, 1>(n, 0, m + done, m_rows);
+                            self.block::<S, L, STREAMS, 1>(block, 0, m + done, m_rows);
                         } else {
-                            for skip in (0..MAX_BLOCK.min(self.rows - n)).step_by(2) {
-                                self.block::<S, L, 2, 4>(n, skip, m + done, m_rows);
+                            for stream in (0..STREAMS).step_by(2) {
+                                self.block::<S, L, 2, 4>(block, stream, m + done, m_rows);
                             }
                         }
                         done += m_rows;
@@ -310,53 +327,40 @@ impl Piece<'_> {
         }
     }
 
-    /// Reads the scales of all rows of the piece, which lie one after the other.
-    #[inline(always)]
-    unsafe fn read_scales<S: Simd>(&mut self) {
-        let groups = self.weight.groups();
-        let (scales, biases) = self.scales.split_at_mut(self.scales.len() / 2);
-        // What is read beyond the last group must be a number.
-        scales[self.rows * groups..].fill(0.0);
-        let all = self.first * groups..(self.first + self.rows) * groups;
-        unsafe { self.weight.scales::<S>(all, scales.as_mut_ptr(), biases.as_mut_ptr()) };
-    }
-
-    /// `NB` rows of the weight, beginning with `skip` within the block at `n`, against `m_rows` of activations, at most
-    /// `MB`. Rows that are not there are others once more.
+    /// `NB` rows of a block of the weight, beginning with stream `stream`, against `m_rows` of activations, at most `MB`. Rows
+    /// that are not there are others once more.
     #[inline(always)]
     unsafe fn block<S: Simd, L: Layout, const NB: usize, const MB: usize>(
         &mut self,
-        n: usize,
-        skip: usize,
+        block: usize,
+        stream: usize,
         m: usize,
         m_rows: usize,
     ) {
         let Prepared { stride, sums, unit: unit_columns, .. } = *self.prepared;
         let group_size = self.weight.group_size();
         let groups = self.weight.groups();
+        let bits = Scheme(self.weight.scheme).bits() as usize;
         let row_words = self.weight.row_bytes / 4;
         let whole_units = self.weight.columns / unit_columns;
-        let n_rows = NB.min(self.rows - n - skip);
-        // Which of a unit's scales a lane needs, where it spans several groups.
-        let lanes_of_a_scale = S::LANES / (unit_columns / group_size).clamp(1, S::LANES);
-        let mut indices = [0; MAX_LANES];
-        for (scale, lanes) in (0_u32..).zip(indices[..S::LANES].chunks_mut(lanes_of_a_scale)) {
-            lanes.fill(scale);
-        }
+        let ahead = self.streams().ahead::<NB>(block, stream);
+        let block = self.streams().block::<NB>(block, stream);
         unsafe {
-            let indices = S::indices(&indices);
+            let indices = S::indices(&self.indices);
             let fields = self.weight.fields.pointer().cast_const();
-            let at: [usize; NB] = std::array::from_fn(|index| n + skip + index.min(n_rows - 1));
-            let row = at.map(|at| fields.add((self.first + at) * self.weight.row_bytes));
-            let scales = at.map(|at| self.scales.as_ptr().add(at * groups));
+            let piece = fields.add(self.first * self.weight.row_bytes);
+            let row = block.at.map(|at| piece.add(at * self.weight.row_bytes));
+            let [all_scales, all_biases] = self.tables;
+            let scales = block.at.map(|at| all_scales.add(at * groups));
+            let biases = block.at.map(|at| all_biases.add(at * groups));
             let x: [*const f32; MB] =
                 std::array::from_fn(|index| self.x.add((m + index.min(m_rows - 1)) * stride));
-            ahead::<S>(row[0], NB * self.weight.row_bytes);
             let mut acc = [[S::splat(0.0); MB]; NB];
             for unit in 0..whole_units {
                 let group = unit * unit_columns / group_size;
-                for ((row, scales), acc) in row.iter().zip(&scales).zip(&mut acc) {
+                for (((row, scales), acc), ahead) in row.iter().zip(&scales).zip(&mut acc).zip(ahead) {
                     let fields = L::unpack::<S>(*row, unit);
+                    S::prefetch(piece.wrapping_add(ahead + unit * unit_columns / 8 * bits));
                     let scale = S::pick(scales.add(group), indices);
                     add_unit::<S, L, MB>(&fields, scale, x.map(|x| x.add(unit * unit_columns)), acc);
                 }
@@ -371,37 +375,51 @@ impl Piece<'_> {
                 }
             }
             if matches!(self.weight.scheme, Kind::Affine { .. }) {
-                let biases = scales.map(|scales| scales.add(self.scales.len() / 2));
-                let whole = groups - groups % S::LANES;
-                for (biases, acc) in biases.iter().zip(&mut acc) {
-                    for group in (0..whole).step_by(S::LANES) {
-                        let bias = S::load(biases.add(group));
-                        for (x, acc) in x.iter().zip(&mut *acc) {
-                            *acc = S::fma(bias, S::load(x.add(sums + group)), *acc);
-                        }
-                    }
-                    if whole < groups {
-                        let bias = S::load_partial(biases.add(whole), groups - whole);
-                        for (x, acc) in x.iter().zip(acc) {
-                            *acc = S::fma(bias, S::load(x.add(sums + whole)), *acc);
-                        }
-                    }
-                }
+                add_biases::<S, NB, MB>(biases, x.map(|x| x.add(sums)), groups, &mut acc);
             }
-            keep_sums::<S, NB, MB>(&acc, self.sums, self.rows, (n + skip, n_rows), (m, m_rows));
+            block.keep_sums::<S, MB>(&acc, self.sums, self.rows, (m, m_rows));
         }
     }
 }
 
-/// How far ahead of what is read the weight is asked for. The processor's own prefetching stops at every page.
-const AHEAD_BYTES: usize = 4096;
-
-/// Asks for `bytes` of a stream, ahead of `at`.
+/// Which of a unit's scales, counted from that of its first column, each of its lanes needs.
 #[inline(always)]
-unsafe fn ahead<S: Simd>(at: *const u8, bytes: usize) {
-    for line in (0..bytes).step_by(64) {
-        // SAFETY: asking reads nothing.
-        unsafe { S::prefetch(at.wrapping_add(AHEAD_BYTES + line)) };
+pub(super) fn scale_of_lanes(unit: usize, group_size: usize, lanes: usize) -> [u32; MAX_LANES] {
+    let lanes_of_a_scale = lanes / (unit / group_size).clamp(1, lanes);
+    let mut indices = [0; MAX_LANES];
+    for (scale, lanes) in (0_u32..).zip(indices[..lanes].chunks_mut(lanes_of_a_scale)) {
+        lanes.fill(scale);
+    }
+    indices
+}
+
+/// Adds the products of some weight rows' biases with the sums of each group of the activations.
+///
+/// # Safety
+/// The processor has `S`; the rows have `groups` biases, and of the sums whole vectors.
+#[inline(always)]
+pub(super) unsafe fn add_biases<S: Simd, const NB: usize, const MB: usize>(
+    biases: [*const f32; NB],
+    sums: [*const f32; MB],
+    groups: usize,
+    acc: &mut [[S::F; MB]; NB],
+) {
+    let whole = groups - groups % S::LANES;
+    unsafe {
+        for (biases, acc) in biases.iter().zip(acc) {
+            for group in (0..whole).step_by(S::LANES) {
+                let bias = S::load(biases.add(group));
+                for (sums, acc) in sums.iter().zip(&mut *acc) {
+                    *acc = S::fma(bias, S::load(sums.add(group)), *acc);
+                }
+            }
+            if whole < groups {
+                let bias = S::load_partial(biases.add(whole), groups - whole);
+                for (sums, acc) in sums.iter().zip(acc) {
+                    *acc = S::fma(bias, S::load(sums.add(whole)), *acc);
+                }
+            }
+        }
     }
 }
 

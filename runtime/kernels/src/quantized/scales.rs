@@ -1,7 +1,8 @@
 //! Scales and biases as floats.
 
 use super::{Kind, QuantizedWeight, Scales};
-use crate::element::{Element, widen, with_element};
+use crate::element::{Dtype, Element, widen, with_element};
+use crate::share::Shared;
 use crate::simd::Simd;
 use std::ops::Range;
 
@@ -47,6 +48,57 @@ static E4M3: [f32; 256] = {
 };
 
 impl QuantizedWeight {
+    /// Asks for the scales and biases of some rows, which may lie outside the weight.
+    #[inline(always)]
+    pub(crate) fn ask_for_scales<S: Simd>(&self, first: usize, rows: usize) {
+        let ask = |data: Shared<u8>, bytes: usize| {
+            let from = data.pointer().cast_const().wrapping_add(first * self.groups() * bytes);
+            for line in (0..rows * self.groups() * bytes).step_by(64) {
+                // SAFETY: asking reads nothing.
+                unsafe { S::prefetch(from.wrapping_add(line)) };
+            }
+        };
+        match self.scales {
+            Scales::Affine { dtype, scales, biases } => {
+                ask(scales, dtype.bytes());
+                ask(biases, dtype.bytes());
+            }
+            Scales::Bytes(scales) => ask(scales, 1),
+        }
+    }
+
+    /// The scales of some rows as floats, one row after the other, and their biases: where they lie if they are such floats already,
+    /// else in `memory`, the biases from its middle on. A vector can be read from any group on. `groups_behind` says how many groups
+    /// the weight has behind these rows.
+    ///
+    /// # Safety
+    /// The processor has `S`; the weight has the rows; half of `memory` has room for their groups and a vector more.
+    #[inline(always)]
+    pub(crate) unsafe fn scales_of_rows<S: Simd>(
+        &self,
+        first: usize,
+        rows: usize,
+        groups_behind: usize,
+        memory: &mut [f32],
+    ) -> [*const f32; 2] {
+        let groups = self.groups();
+        // SAFETY: as the caller promises.
+        unsafe {
+            if let Scales::Affine { dtype: Dtype::F32, scales, biases } = self.scales
+                && groups_behind >= S::LANES
+            {
+                return [scales, biases]
+                    .map(|data| data.pointer().cast::<f32>().cast_const().add(first * groups));
+            }
+            let (scales, biases) = memory.split_at_mut(memory.len() / 2);
+            // What is read beyond the last group must be a number.
+            scales[rows * groups..].fill(0.0);
+            let range = first * groups..(first + rows) * groups;
+            self.scales::<S>(range, scales.as_mut_ptr(), biases.as_mut_ptr());
+            [scales.as_ptr(), biases.as_ptr()]
+        }
+    }
+
     /// Writes the scales of some groups, counted over all rows, and in the affine mode their biases, as floats.
     ///
     /// # Safety

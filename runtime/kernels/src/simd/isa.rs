@@ -1,12 +1,14 @@
 //! Which instruction sets there are, and which this processor has.
 
-use super::{Kernel, Portable};
+use super::{DotKernel, Kernel, Portable};
 use std::fmt;
 use std::sync::OnceLock;
 
 /// An instruction set that the kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isa {
+    /// x86-64 with AVX-512 F, BW, DQ, VL, and its VNNI and VBMI: products of bytes serve quantized weights.
+    Avx512Vnni,
     /// x86-64 with AVX-512 F, BW, DQ, VL.
     Avx512,
     /// x86-64 with AVX2, FMA and F16C.
@@ -30,6 +32,10 @@ impl Isa {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl");
+                let vnni = is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vbmi");
+                if avx2 && avx512 && vnni {
+                    available.push(Self::Avx512Vnni);
+                }
                 if avx2 && avx512 {
                     available.push(Self::Avx512);
                 }
@@ -55,6 +61,7 @@ impl Isa {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Avx512Vnni => "avx512vnni",
             Self::Avx512 => "avx512",
             Self::Avx2 => "avx2",
             Self::Portable => "portable",
@@ -64,7 +71,7 @@ impl Isa {
     /// Lanes of a vector.
     pub(crate) fn lanes(self) -> usize {
         match self.on_this_processor() {
-            Self::Avx512 => 16,
+            Self::Avx512Vnni | Self::Avx512 => 16,
             Self::Avx2 | Self::Portable => 8,
         }
     }
@@ -72,6 +79,24 @@ impl Isa {
     /// This one, or the portable one where this processor lacks it.
     fn on_this_processor(self) -> Self {
         if Self::available().contains(&self) { self } else { Self::Portable }
+    }
+
+    /// Lanes of a vector of [`Dot`](super::Dot), where this instruction set has products of bytes.
+    pub(crate) fn dot_lanes(self) -> Option<usize> {
+        matches!(self.on_this_processor(), Self::Avx512Vnni).then_some(16)
+    }
+
+    /// Runs `kernel` where this instruction set and this processor have products of bytes; else does nothing, which
+    /// [`dot_lanes`](Self::dot_lanes) foretells.
+    ///
+    /// # Safety
+    /// What the kernel asks for.
+    pub(crate) unsafe fn run_dot<K: DotKernel>(self, kernel: K) {
+        #[cfg(target_arch = "x86_64")]
+        if self.dot_lanes().is_some() {
+            // SAFETY: the processor was seen to have the instruction set; the rest is the caller's promise.
+            unsafe { avx512vnni(kernel) };
+        }
     }
 
     /// Runs `kernel` compiled for this instruction set; for the portable one where this processor lacks it.
@@ -84,7 +109,7 @@ impl Isa {
         unsafe {
             match isa {
                 #[cfg(target_arch = "x86_64")]
-                Self::Avx512 => avx512(kernel),
+                Self::Avx512Vnni | Self::Avx512 => avx512(kernel),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => avx2(kernel),
                 _ => kernel.run::<Portable>(),
@@ -104,6 +129,13 @@ impl fmt::Display for Isa {
 unsafe fn avx512<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: the features are on in this function.
     unsafe { kernel.run::<super::Avx512>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512vnni,avx512vbmi,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+unsafe fn avx512vnni<K: DotKernel>(kernel: K) {
+    // SAFETY: the features are on in this function.
+    unsafe { kernel.run::<super::Avx512>() };
 }
 
 #[cfg(target_arch = "x86_64")]

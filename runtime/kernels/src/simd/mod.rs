@@ -8,6 +8,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512vnni;
 mod isa;
 mod portable;
 
@@ -90,6 +92,40 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn indices(of: &[u32; MAX_LANES]) -> Self::W;
     /// For each lane one of the `LANES` floats at `from`.
     unsafe fn pick(from: *const f32, indices: Self::W) -> Self::F;
+}
+
+/// An instruction set with products of bytes. A vector of words is then a vector of four times as many bytes, too.
+///
+/// # Safety of the methods
+/// As of [`Simd`].
+pub(crate) trait Dot: Simd {
+    unsafe fn zero() -> Self::W;
+    /// The first `count` bytes (at most `4 · LANES`), and zeros.
+    unsafe fn load_bytes(from: *const u8, count: usize) -> Self::W;
+    /// The lowest `BITS` bits of each byte.
+    unsafe fn low_of_bytes<const BITS: u32>(bytes: Self::W) -> Self::W;
+    /// `4 · LANES` consecutive fields of `BITS` bits (3, 5 or 6) from a little-endian stream of bits, a byte each.
+    unsafe fn bytes_of_stream<const BITS: u32>(stream: Self::W) -> Self::W;
+    /// A table for [`lookup_bytes`](Self::lookup_bytes).
+    unsafe fn byte_table(values: &[u8; 16]) -> Self::W;
+    /// The table's entry at each byte, which is below 16.
+    unsafe fn lookup_bytes(table: Self::W, bytes: Self::W) -> Self::W;
+    /// To each word of `to` the sum of the products of its four unsigned bytes with its four signed ones.
+    unsafe fn dot(to: Self::W, unsigned: Self::W, signed: Self::W) -> Self::W;
+    unsafe fn add_words(a: Self::W, b: Self::W) -> Self::W;
+    /// Each word times 256.
+    unsafe fn up_a_byte(words: Self::W) -> Self::W;
+    /// Signed words as floats, rounded to nearest.
+    unsafe fn signed_to_floats(words: Self::W) -> Self::F;
+}
+
+/// A computation that wants products of bytes.
+pub(crate) trait DotKernel {
+    /// Computes.
+    ///
+    /// # Safety
+    /// The processor must have the instruction set `S`; and what the kernel itself asks for.
+    unsafe fn run<S: Dot>(self);
 }
 
 /// A computation that can be compiled for any instruction set.

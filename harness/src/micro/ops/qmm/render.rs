@@ -4,33 +4,29 @@ use std::fmt::Write as _;
 
 use super::{QmmRow, Report};
 use crate::host::llc::LlcSource;
+use crate::micro::columns::{Column, lines};
 use crate::text::bytes;
 
-const HEADERS: [&str; 13] = [
-    "kernel", "weight", "dtype", "M", "NxK", "ms", "q3-q1 %", "reps", "GB/s", "% read", "GFLOP/s", "% peak",
-    "x MLX",
+const COLUMNS: [Column; 13] = [
+    ("kernel", true),
+    ("weight", true),
+    ("dtype", true),
+    ("M", false),
+    ("NxK", true),
+    ("ms", false),
+    ("q3-q1 %", false),
+    ("reps", false),
+    ("GB/s", false),
+    ("% read", false),
+    ("GFLOP/s", false),
+    ("% peak", false),
+    ("x MLX", false),
 ];
-/// Columns that hold words, and stand on the left.
-const WORDS: [bool; 13] =
-    [true, true, true, false, true, false, false, false, false, false, false, false, false];
 
 /// The table, with what the host can do at best above it.
 pub fn table(report: &Report) -> String {
     let mut text = head(report);
-    let cells: Vec<[String; 13]> =
-        [HEADERS.map(str::to_owned)].into_iter().chain(report.rows.iter().map(cells)).collect();
-    let widths: Vec<usize> = (0..HEADERS.len())
-        .map(|at| {
-            cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        })
-        .collect();
-    for row in &cells {
-        let padded = row.iter().zip(&widths).zip(WORDS).map(|((cell, &width), words)| {
-            if words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        text.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
+    text.push_str(&lines(COLUMNS, report.rows.iter().map(cells)));
     for reason in reasons(report) {
         // OK to ignore: writing to a String does not fail.
         let _ = writeln!(text, "{reason}");
