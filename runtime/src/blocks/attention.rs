@@ -53,12 +53,12 @@ impl Attention {
         if let Some(result) = self.forward_into_cache(norm, x, mask, cache, skipped, residual)? {
             return Ok(result);
         }
-        let (queries, (mut keys, mut values)) = match self.inputs_of_one(norm, x, masks, cache)? {
-            Some(inputs) => inputs,
-            None => {
-                let [queries, keys, values] = self.inputs(norm, x, cache.offset(), skipped)?;
-                (queries, cache.update(keys, values)?)
-            }
+        let of_one = self.inputs_of_one(norm, x, masks, cache)?;
+        let (queries, (mut keys, mut values)) = if let Some(inputs) = of_one {
+            inputs
+        } else {
+            let [queries, keys, values] = self.inputs(norm, x, cache.offset(), skipped)?;
+            (queries, cache.update(keys, values)?)
         };
         if skipped > 0 {
             (keys, values) = cache.seen_by_last(keys, values)?;

@@ -18,12 +18,11 @@ pub(crate) type Function = fn(&[Array]) -> Result<Array>;
 pub(crate) fn call(function: Function, inputs: &[&Array]) -> Result<Array> {
     COMPILED.with_borrow_mut(|known| {
         let found = known.iter().position(|(one, _)| std::ptr::fn_addr_eq(*one, function));
-        let index = match found {
-            Some(index) => index,
-            None => {
-                known.push((function, Compiled::new(function)?));
-                known.len() - 1
-            }
+        let index = if let Some(index) = found {
+            index
+        } else {
+            known.push((function, Compiled::new(function)?));
+            known.len() - 1
         };
         known.get(index).ok_or_else(|| refused("compile"))?.1.apply(inputs)
     })
