@@ -16,10 +16,14 @@ extern "C" int mlxcel_visit_nodes(const mlx_array output, void (*visit)(const ch
     while (!left.empty()) {
       const auto array = left.back();
       left.pop_back();
-      // An operation with several results is one node.
       if (!array.has_primitive() || array.status() != mlx::core::array::Status::unscheduled ||
-          !seen.insert(array.primitive_id()).second) {
+          !seen.insert(array.id()).second) {
         continue;
+      }
+      // An operation with several results is one node. The primitive does not tell nodes apart: all calls of a compiled
+      // function share theirs.
+      for (const auto& sibling : array.siblings()) {
+        seen.insert(sibling.id());
       }
       visit(array.primitive().name(), context);
       for (const auto& input : array.inputs()) {

@@ -128,6 +128,23 @@ mod tests {
     }
 
     #[test]
+    fn every_call_is_a_node_and_several_results_of_one_operation_are_one() {
+        let x = Array::from_slice(&[1.0_f32, 2.0, 3.0, 4.0], &[4]);
+        let halves =
+            super::super::mlx::split(&x.negative().expect("OK because floats have negatives"), &[2], 0);
+        let halves = halves.expect("OK because 2 lies within 4");
+        let [first, second] = halves.as_slice() else { panic!("two halves") };
+        let once = call(squared_sum, &[first, second]).expect("OK because the shapes agree");
+        let twice = call(squared_sum, &[&once, second]).expect("OK because the shapes agree");
+        let mut names = Vec::new();
+        super::super::mlx::visit_nodes(&twice, &mut |name| names.push(name.to_owned()))
+            .expect("OK because the graph is small");
+        names.sort();
+        let count = |start: &str| names.iter().filter(|name| name.starts_with(start)).count();
+        assert_eq!((count("Compiled"), count("Split"), count("Negative")), (2, 1, 1), "{names:?}");
+    }
+
+    #[test]
     fn a_function_that_refuses_its_inputs_is_an_error() {
         let x = Array::from_f32(1.0);
         assert!(call(squared_sum, &[&x]).is_err());
