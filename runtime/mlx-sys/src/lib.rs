@@ -33,7 +33,10 @@ unsafe extern "C" {
     /// Calls `visit` once for each operation that `output` waits for; 0, or 1 where it failed.
     pub fn mlxcel_visit_nodes(
         output: mlx_array,
-        visit: unsafe extern "C" fn(name: *const ::std::os::raw::c_char, context: *mut ::std::os::raw::c_void),
+        visit: unsafe extern "C" fn(
+            name: *const ::std::os::raw::c_char,
+            context: *mut ::std::os::raw::c_void,
+        ),
         context: *mut ::std::os::raw::c_void,
     ) -> ::std::os::raw::c_int;
     /// Adds a computation of our own to the graph; `compat/primitive.h` says what each argument is.
