@@ -127,6 +127,9 @@ impl Attention {
 
     fn held(&self, norm: &RmsNorm) -> Option<&Arc<HeldAttention>> {
         let held = self.held.get_or_init(|| {
+            if !on_cpu() {
+                return None;
+            }
             let [queries, keys, values] = self.projections.apart()?;
             let parts = [
                 part(queries, self.heads, self.q_norm.as_ref()),

@@ -1,0 +1,242 @@
+//! The product of one row of activations with a weight, and which weights our kernels serve.
+
+use super::operation::{Kernel, Operation};
+use crate::kernels::cpu::{LinearArrays, WeightArrays};
+use crate::kernels::mlx::Result;
+use crate::kernels::setting::{Setting, setting};
+use mlx_rs::{Array, Dtype};
+use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The kernels' texts.
+const NUMBERS: &str = include_str!("numbers.cu");
+const QUANTIZED: &str = include_str!("quantized_row.cu");
+const DENSE: &str = include_str!("dense_row.cu");
+
+/// Warps of a block.
+const WARPS: i32 = 4;
+/// Rows that a block of the quantized kernel makes.
+const QUANTIZED_ROWS: i32 = 16;
+/// Warps of the dense kernel that make a row together, and how many loads each lane of them has under way.
+const DENSE_SPLIT: i32 = 2;
+const DENSE_AHEAD: i32 = 4;
+/// Columns of a dense row that are read at once, by a lane.
+const DENSE_COLUMNS: i32 = 8;
+
+/// How a weight is stored, as far as a kernel has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Dense,
+    /// Affine; bits, and columns that share a scale.
+    Quantized(i32, i32),
+}
+
+/// A linear layer whose products of one row our kernels compute.
+#[derive(Debug)]
+pub(crate) struct RowProduct {
+    form: Form,
+    dtype: Dtype,
+    columns: i32,
+    width: i32,
+    /// The weight's arrays, in the kernel's order.
+    weight: Vec<Array>,
+    /// The bias, or a single zero.
+    addend: Array,
+    has_bias: bool,
+    /// What computes it: nothing yet, or for another stream.
+    operation: Mutex<Option<Operation>>,
+}
+
+impl RowProduct {
+    /// The layer, where our kernels compute in this process and serve it.
+    pub(crate) fn new(arrays: LinearArrays<'_>) -> Option<Self> {
+        match setting() {
+            Ok(Setting::Cuda) => Self::always(arrays),
+            _ => None,
+        }
+    }
+
+    /// The same whatever kernels compute in this process.
+    pub(super) fn always(arrays: LinearArrays<'_>) -> Option<Self> {
+        let (form, weight, width, columns, dtype) = match arrays.weight {
+            WeightArrays::Dense(weight) => {
+                let &[width, columns] = weight.shape() else { return None };
+                (Form::Dense, vec![weight.clone()], width, columns, weight.dtype())
+            }
+            WeightArrays::Quantized { packed, scales, biases, spec } => {
+                let (&[width, words], Some(biases)) = (packed.shape(), biases) else { return None };
+                let form = quantized_form(spec)?;
+                let columns = words.checked_mul(32)? / i32::try_from(spec.bits).ok()?;
+                let parameters = [width, columns / i32::try_from(spec.group_size).ok()?];
+                let fit = packed.dtype() == Dtype::Uint32
+                    && [scales, biases]
+                        .iter()
+                        .all(|one| one.shape() == parameters && one.dtype() == scales.dtype());
+                if !fit {
+                    return None;
+                }
+                let weight = vec![packed.clone(), scales.clone(), biases.clone()];
+                (form, weight, width, columns, scales.dtype())
+            }
+        };
+        number_type(dtype)?;
+        if width < 1 || columns < 1 || columns % whole(form) != 0 {
+            return None;
+        }
+        let bias = match arrays.bias {
+            Some(bias) if bias.dtype() != dtype || bias.shape() != [width] => return None,
+            bias => bias.cloned(),
+        };
+        let has_bias = bias.is_some();
+        let addend = match bias {
+            Some(bias) => bias,
+            None => Array::from_slice(&[0.0_f32], &[1]).as_dtype(dtype).ok()?,
+        };
+        Some(Self { form, dtype, columns, width, weight, addend, has_bias, operation: Mutex::new(None) })
+    }
+
+    /// `residual + x · wᵀ + bias` for `x` of one row; `None` where `x` is none that the kernel serves.
+    pub(crate) fn of(&self, x: &Array, residual: Option<&Array>) -> Result<Option<Array>> {
+        let mut shape = x.shape().to_vec();
+        let Some(last) = shape.last_mut() else { return Ok(None) };
+        *last = self.width;
+        if x.dtype() != self.dtype
+            || x.dim(-1) != self.columns
+            || x.size() != x.dim(-1).unsigned_abs() as usize
+        {
+            return Ok(None);
+        }
+        let added = residual.filter(|residual| {
+            !self.has_bias && residual.dtype() == self.dtype && residual.shape() == shape.as_slice()
+        });
+        let mut inputs: Vec<&Array> = Vec::with_capacity(5);
+        inputs.push(x);
+        inputs.extend(&self.weight);
+        inputs.push(added.unwrap_or(&self.addend));
+        let product = self.apply(&inputs, &shape)?;
+        match residual {
+            Some(residual) if added.is_none() => residual.add(product).map(Some),
+            _ => Ok(Some(product)),
+        }
+    }
+
+    fn apply(&self, inputs: &[&Array], shape: &[i32]) -> Result<Array> {
+        let mut known = self.operation.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(operation) = known.as_ref()
+            && let Some(result) = operation.apply(inputs, shape, self.dtype)?
+        {
+            return Ok(result);
+        }
+        let operation = self.operation_for(inputs, shape)?;
+        let result = operation.apply(inputs, shape, self.dtype)?;
+        *known = Some(operation);
+        result.ok_or_else(|| crate::kernels::mlx::refused("cuda_kernel"))
+    }
+
+    fn operation_for(&self, inputs: &[&Array], shape: &[i32]) -> Result<Operation> {
+        let (kind, number) = number_type(self.dtype).unwrap_or_default();
+        let rows = match self.form {
+            Form::Dense => WARPS / DENSE_SPLIT,
+            Form::Quantized(..) => QUANTIZED_ROWS,
+        };
+        let (name, body, names) = match self.form {
+            Form::Dense => (
+                format!("mlxcel_dense_row_{kind}"),
+                format!(
+                    "mlxcel::dense_row<{number}, {DENSE_AHEAD}, {DENSE_SPLIT}>(x, w, addend, y, w_shape[0], w_shape[1], \
+                     {STEP});"
+                ),
+                ["x", "w", "addend"].as_slice(),
+            ),
+            Form::Quantized(bits, group) => (
+                format!("mlxcel_quantized_row_{kind}_{bits}_{group}"),
+                format!(
+                    "mlxcel::quantized_row<{number}, {bits}, {group}, {}>(x, w, scales, biases, addend, y, w_shape[0], \
+                     w_shape[1], {STEP});",
+                    stages(bits, group)
+                ),
+                ["x", "w", "scales", "biases", "addend"].as_slice(),
+            ),
+        };
+        let kernel = Kernel {
+            name: &name,
+            header: header(self.form),
+            body: &body,
+            inputs: names,
+            output: "y",
+            blocks: (self.width - 1) / rows + 1,
+            threads: 32 * WARPS,
+            shared_bytes: shared_bytes(self.form),
+        };
+        Operation::new(&kernel, inputs, shape, self.dtype)
+    }
+}
+
+/// What row `i` of the result takes of the addend: its element `i`, or the only one.
+const STEP: &str = "addend_shape[addend_ndim - 1] > 1 ? 1 : 0";
+
+/// The name of a data type in a kernel's name, and in CUDA.
+fn number_type(dtype: Dtype) -> Option<(&'static str, &'static str)> {
+    match dtype {
+        Dtype::Bfloat16 => Some(("bf16", "__nv_bfloat16")),
+        Dtype::Float16 => Some(("f16", "__half")),
+        _ => None,
+    }
+}
+
+/// The form, where the kernel serves it.
+fn quantized_form(spec: QuantizationSpec) -> Option<Form> {
+    match (spec.mode, spec.bits, spec.group_size) {
+        (QuantizationMode::Affine, 4, group @ (32 | 64 | 128))
+        | (QuantizationMode::Affine, 8, group @ (32 | 64)) => {
+            Some(Form::Quantized(i32::try_from(spec.bits).ok()?, i32::try_from(group).ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// Columns that a kernel takes together: a row must have a whole number of them.
+fn whole(form: Form) -> i32 {
+    match form {
+        Form::Dense => DENSE_COLUMNS,
+        Form::Quantized(_, group) => 8 * group,
+    }
+}
+
+/// Parts of a row that a warp has under way at a time: two, where they fit the shared memory that every block may have.
+fn stages(bits: i32, group: i32) -> i32 {
+    match (bits, group) {
+        (4, 128) | (8, 64) => 1,
+        _ => 2,
+    }
+}
+
+/// The shared memory of a block beside what its text declares: the stages of its warps (`Stage` in `quantized_row.cu`).
+fn shared_bytes(form: Form) -> i32 {
+    let Form::Quantized(bits, group) = form else { return 0 };
+    let fields = 128 / bits;
+    let (stretches, parts, pieces) = (8 * group / (4 * fields), 8 * group / fields, fields / 8);
+    let stage = stretches * 1024 + pieces * (parts + 8 / pieces) * 16 + 512;
+    WARPS * stages(bits, group) * stage
+}
+
+/// A kernel's text without what only people read: MLX looks at all of it whenever it runs the kernel.
+fn header(form: Form) -> &'static str {
+    static DENSE_TEXT: OnceLock<String> = OnceLock::new();
+    static QUANTIZED_TEXT: OnceLock<String> = OnceLock::new();
+    match form {
+        Form::Dense => DENSE_TEXT.get_or_init(|| bare(&[NUMBERS, DENSE])),
+        Form::Quantized(..) => QUANTIZED_TEXT.get_or_init(|| bare(&[NUMBERS, QUANTIZED])),
+    }
+}
+
+/// The lines of the texts without indentation and without those that are comments.
+fn bare(texts: &[&str]) -> String {
+    let lines = texts.iter().flat_map(|text| text.lines()).map(str::trim);
+    let mut bare = String::new();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("//")) {
+        bare.push_str(line);
+        bare.push('\n');
+    }
+    bare
+}
