@@ -240,3 +240,122 @@ fn bare(texts: &[&str]) -> String {
     }
     bare
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::mlx;
+    use mlx_rs::ops;
+
+    const SERVED: [(u32, u32); 5] = [(4, 32), (4, 64), (4, 128), (8, 32), (8, 64)];
+
+    fn affine(bits: u32, group_size: u32) -> QuantizationSpec {
+        QuantizationSpec { mode: QuantizationMode::Affine, bits, group_size }
+    }
+
+    fn zeros(shape: &[i32], dtype: Dtype) -> Array {
+        ops::zeros_dtype(shape, dtype).expect("OK because the extents are positive")
+    }
+
+    /// What is made of a weight of zeros.
+    fn quantized(columns: i32, spec: QuantizationSpec, dtype: Dtype) -> Option<RowProduct> {
+        let weight = zeros(&[24, columns], dtype);
+        let (packed, scales, biases) = mlx::quantize(&weight, spec).expect("OK because groups are whole");
+        let weight =
+            WeightArrays::Quantized { packed: &packed, scales: &scales, biases: biases.as_ref(), spec };
+        RowProduct::always(LinearArrays { weight, bias: None })
+    }
+
+    fn dense(columns: i32, dtype: Dtype) -> Option<RowProduct> {
+        let weight = zeros(&[24, columns], dtype);
+        RowProduct::always(LinearArrays { weight: WeightArrays::Dense(&weight), bias: None })
+    }
+
+    #[test]
+    fn weights_are_served_by_form_data_type_and_width() {
+        for (bits, group) in SERVED {
+            let columns = i32::try_from(8 * group).expect("OK because it is small");
+            for dtype in [Dtype::Bfloat16, Dtype::Float16] {
+                let product =
+                    quantized(columns, affine(bits, group), dtype).expect("OK because it is served");
+                assert_eq!((product.columns, product.width, product.dtype), (columns, 24, dtype));
+            }
+            assert!(quantized(columns + 128, affine(bits, group), Dtype::Bfloat16).is_none());
+            assert!(quantized(columns, affine(bits, group), Dtype::Float32).is_none());
+        }
+        for (bits, group) in [(2, 64), (3, 64), (5, 64), (6, 64), (8, 128)] {
+            assert!(quantized(1024, affine(bits, group), Dtype::Bfloat16).is_none(), "{bits} {group}");
+        }
+        let mxfp4 = QuantizationSpec { mode: QuantizationMode::Mxfp4, bits: 4, group_size: 32 };
+        assert!(quantized(1024, mxfp4, Dtype::Bfloat16).is_none());
+        assert!(dense(24, Dtype::Bfloat16).is_some());
+        assert!(dense(24, Dtype::Float16).is_some());
+        assert!(dense(20, Dtype::Bfloat16).is_none());
+        assert!(dense(24, Dtype::Float32).is_none());
+    }
+
+    #[test]
+    fn a_bias_must_be_the_layers_own() {
+        let weight = zeros(&[24, 64], Dtype::Bfloat16);
+        let with = |bias: &Array| {
+            RowProduct::always(LinearArrays { weight: WeightArrays::Dense(&weight), bias: Some(bias) })
+        };
+        assert!(with(&zeros(&[24], Dtype::Bfloat16)).is_some_and(|product| product.has_bias));
+        assert!(with(&zeros(&[23], Dtype::Bfloat16)).is_none());
+        assert!(with(&zeros(&[24], Dtype::Float32)).is_none());
+    }
+
+    #[test]
+    fn several_rows_and_other_data_types_are_left_to_mlx() {
+        let product = dense(64, Dtype::Bfloat16).expect("OK because it is served");
+        for (shape, dtype) in [
+            ([1, 2, 64].as_slice(), Dtype::Bfloat16),
+            (&[2, 1, 64], Dtype::Bfloat16),
+            (&[1, 0, 64], Dtype::Bfloat16),
+            (&[1, 1, 32], Dtype::Bfloat16),
+            (&[1, 1, 64], Dtype::Float16),
+            (&[], Dtype::Bfloat16),
+        ] {
+            let result = product.of(&zeros(shape, dtype), None).expect("OK because nothing is computed");
+            assert!(result.is_none(), "{shape:?} {dtype:?}");
+        }
+    }
+
+    #[test]
+    fn a_processor_is_never_given_them() {
+        if crate::version::Backend::current() == crate::version::Backend::Cpu {
+            let weight = zeros(&[24, 64], Dtype::Bfloat16);
+            let arrays = LinearArrays { weight: WeightArrays::Dense(&weight), bias: None };
+            assert!(RowProduct::new(arrays).is_none());
+        }
+    }
+
+    /// Every block may have 48 KiB without being given more; the quantized kernel's own array takes a KiB of it.
+    #[test]
+    fn stages_fit_the_shared_memory_of_a_block_and_no_more_stages_would() {
+        const ROOM: i32 = 47 << 10;
+        for (bits, group) in [(4, 32), (4, 64), (4, 128), (8, 32), (8, 64)] {
+            let bytes = shared_bytes(Form::Quantized(bits, group));
+            assert!(bytes <= ROOM, "{bits} {group}: {bytes}");
+            let one = bytes / stages(bits, group);
+            assert!(stages(bits, group) == 2 || 2 * one > ROOM, "{bits} {group}: {one}");
+        }
+        assert_eq!(shared_bytes(Form::Quantized(4, 64)), 4 * 2 * (8 * 512 + 4 * 18 * 16 + 512));
+        assert_eq!(shared_bytes(Form::Dense), 0);
+    }
+
+    #[test]
+    fn texts_are_handed_over_without_comments_and_with_all_their_code() {
+        for form in [Form::Dense, Form::Quantized(4, 64)] {
+            let text = header(form);
+            assert!(text.lines().all(|line| !line.is_empty() && !line.starts_with("//")), "{text}");
+            let braces = |brace: char| text.chars().filter(|one| *one == brace).count();
+            assert_eq!(braces('{'), braces('}'));
+            assert!(text.contains("struct Pairs"));
+        }
+        assert!(header(Form::Dense).contains("dense_row("));
+        assert!(header(Form::Quantized(8, 32)).contains("quantized_row("));
+        // A comment behind code would take the rest of its line with it only if lines were joined: they are not.
+        assert_eq!(bare(&["  a; // b\n\n// c\n  #pragma unroll\n d"]), "a; // b\n#pragma unroll\nd\n");
+    }
+}
