@@ -1,8 +1,8 @@
-//! Our products of one row on an NVIDIA GPU, held against MLX's own operation and against 64-bit floats. Where MLX computes
+//! Our products of one row and our attention of one position on an NVIDIA GPU, held against MLX's own operation and against 64-bit floats. Where MLX computes
 //! on something else, the tests say that they are skipped.
 
 use mlxcel::kernels::cpu::trial::{FloatType, ProductShape, WeightForm};
-use mlxcel::kernels::cuda::trial::{Results, can_run, results};
+use mlxcel::kernels::cuda::trial::{AttentionShape, Results, attention_results, can_run, results};
 use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -114,6 +114,27 @@ fn what_the_kernels_do_not_serve_is_left_to_mlx() -> Outcome {
         (WeightForm::Dense(FloatType::F32), FloatType::F32, shape(1, 1024)),
     ] {
         assert_eq!(results(form, activations, shape, false, 7)?, None, "{form:?} {activations:?} {shape:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_of_one_position_is_as_near_to_the_exact_one_as_mlxs() -> Outcome {
+    if !gpu() {
+        return Ok(());
+    }
+    let mut seed = 1000;
+    for dtype in [FloatType::Bf16, FloatType::F16] {
+        for (heads, key_heads, dim) in [(32, 8, 128), (32, 8, 64), (14, 2, 64), (24, 2, 64), (4, 4, 128)] {
+            for length in [2, 17, 256, 700, 4200] {
+                seed += 1;
+                let shape = AttentionShape { heads, key_heads, dim, length };
+                let what = format!("{shape:?} {dtype:?}");
+                let found =
+                    attention_results(dtype, shape, seed)?.ok_or_else(|| format!("not served: {what}"))?;
+                check(&found, dtype, &what);
+            }
+        }
     }
     Ok(())
 }

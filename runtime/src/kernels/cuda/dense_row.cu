@@ -33,13 +33,12 @@ __device__ inline uint4 piece_of(const T* x, int column, int columns) {
   return *reinterpret_cast<const uint4*>(some);
 }
 
-// y = W x + addend for W of `rows` x `columns`, a multiple of 8. Row i takes addend[i * step]. SPLIT warps of a block make
+// y = W x + addend for W of `rows` x `columns`, a multiple of 8. SPLIT warps of a block make
 // one result together, AHEAD loads of 16 bytes a lane at a time. W begins at a multiple of 16 bytes. Sums are float32, in
 // an order that depends on the shape alone.
 template <typename T, int AHEAD, int SPLIT>
 __device__ inline void dense_row(
-    const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ addend, T* __restrict__ y, int rows, int columns,
-    int step) {
+    const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ addend, T* __restrict__ y, int rows, int columns) {
   __shared__ float partial[32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   const int share = warp % SPLIT;
@@ -80,7 +79,7 @@ __device__ inline void dense_row(
   }
   __syncthreads();
   if (lane == 0 && share == 0 && row < rows) {
-    float all = static_cast<float>(addend[static_cast<size_t>(row) * step]);
+    float all = static_cast<float>(addend[row]);
     for (int index = 0; index < SPLIT; ++index) {
       all += partial[warp + index];
     }

@@ -7,7 +7,7 @@ use mlx_rs::{Array, Dtype, Stream};
 use std::ffi::{CString, c_char, c_int, c_void};
 
 /// What MLX compiles: a function whose parameters it makes of the inputs' names and types, and of `NAME_shape` and
-/// `NAME_ndim` where the body has them.
+/// `NAME_strides` where the body has them.
 #[derive(Debug)]
 pub(super) struct Kernel<'a> {
     /// Told apart by it: two kernels of one name must be the same.
@@ -24,6 +24,8 @@ pub(super) struct Kernel<'a> {
     pub(super) threads: c_int,
     /// Shared memory of a block that the kernel does not declare itself.
     pub(super) shared_bytes: c_int,
+    /// Whether MLX copies inputs that do not lie in one piece; the kernel else takes them by their `NAME_strides`.
+    pub(super) contiguous: bool,
 }
 
 /// A kernel that can be added to a graph again and again.
@@ -57,7 +59,7 @@ impl Operation {
                 output_names,
                 body.as_ptr(),
                 header.as_ptr(),
-                true,
+                kernel.contiguous,
                 kernel.shared_bytes,
             );
             let config = mlx_sys::mlx_fast_cuda_kernel_config_new();

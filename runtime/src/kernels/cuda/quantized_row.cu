@@ -43,8 +43,7 @@ __device__ inline unsigned unknown(unsigned value) {
   return result;
 }
 
-// y = W x + addend for W of `rows` x `words` 32-bit words, quantized in BITS (4 or 8) and groups of GROUP. Row i takes
-// addend[i * step]. The columns are a multiple of 8 groups; every array but x begins at a multiple of 16 bytes.
+// y = W x + addend for W of `rows` x `words` 32-bit words, quantized in BITS (4 or 8) and groups of GROUP. The columns are a multiple of 8 groups; every array but x begins at a multiple of 16 bytes.
 //
 // A block makes 16 results; its warps share the columns, 8 groups at a time. Each lane reads 16 bytes of a row: four lanes
 // a stretch of one row, eight quads the stretches of eight rows, and once more eight. That is how a matrix of 16 rows lies
@@ -54,7 +53,7 @@ __device__ inline unsigned unknown(unsigned value) {
 template <typename T, int BITS, int GROUP, int STAGES>
 __device__ inline void quantized_row(
     const T* __restrict__ x, const unsigned* __restrict__ w, const T* __restrict__ scales, const T* __restrict__ biases,
-    const T* __restrict__ addend, T* __restrict__ y, int rows, int words, int step) {
+    const T* __restrict__ addend, T* __restrict__ y, int rows, int words) {
   using P = Pairs<T>;
   constexpr int kFields = 128 / BITS;
   constexpr int kStretch = 4 * kFields;
@@ -202,7 +201,7 @@ __device__ inline void quantized_row(
   __syncthreads();
   const int row = first + threadIdx.x;
   if (threadIdx.x < 16 && row < rows) {
-    float all = static_cast<float>(addend[static_cast<size_t>(row) * step]);
+    float all = static_cast<float>(addend[row]);
     for (int index = 0; index < warps; ++index) {
       all += partial[index][threadIdx.x];
     }

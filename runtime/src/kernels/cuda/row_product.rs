@@ -1,15 +1,14 @@
 //! The product of one row of activations with a weight, and which weights our kernels serve.
 
 use super::operation::{Kernel, Operation};
+use super::text::{self, Number};
 use crate::kernels::cpu::{LinearArrays, WeightArrays};
 use crate::kernels::mlx::Result;
 use crate::kernels::setting::{Setting, setting};
-use mlx_rs::{Array, Dtype};
+use mlx_rs::{Array, Dtype, ops};
 use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-/// The kernels' texts.
-const NUMBERS: &str = include_str!("numbers.cu");
 const QUANTIZED: &str = include_str!("quantized_row.cu");
 const DENSE: &str = include_str!("dense_row.cu");
 
@@ -36,11 +35,13 @@ enum Form {
 pub(crate) struct RowProduct {
     form: Form,
     dtype: Dtype,
+    number: Number,
     columns: i32,
     width: i32,
     /// The weight's arrays, in the kernel's order.
     weight: Vec<Array>,
-    /// The bias, or a single zero.
+    /// The bias, or as many zeros: the GPU's own, since MLX keeps what comes from the processor, or takes no more than 8
+    /// bytes, where every block would have to read it across the bus.
     addend: Array,
     has_bias: bool,
     /// What computes it: nothing yet, or for another stream.
@@ -79,7 +80,7 @@ impl RowProduct {
                 (form, weight, width, columns, scales.dtype())
             }
         };
-        number_type(dtype)?;
+        let number = Number::of(dtype)?;
         if width < 1 || columns < 1 || columns % whole(form) != 0 {
             return None;
         }
@@ -90,9 +91,19 @@ impl RowProduct {
         let has_bias = bias.is_some();
         let addend = match bias {
             Some(bias) => bias,
-            None => Array::from_slice(&[0.0_f32], &[1]).as_dtype(dtype).ok()?,
+            None => ops::zeros_dtype(&[width], dtype).ok()?,
         };
-        Some(Self { form, dtype, columns, width, weight, addend, has_bias, operation: Mutex::new(None) })
+        Some(Self {
+            form,
+            dtype,
+            number,
+            columns,
+            width,
+            weight,
+            addend,
+            has_bias,
+            operation: Mutex::new(None),
+        })
     }
 
     /// `residual + x · wᵀ + bias` for `x` of one row; `None` where `x` is none that the kernel serves.
@@ -134,25 +145,26 @@ impl RowProduct {
     }
 
     fn operation_for(&self, inputs: &[&Array], shape: &[i32]) -> Result<Operation> {
-        let (kind, number) = number_type(self.dtype).unwrap_or_default();
+        let (kind, number) = (self.number.name(), self.number.in_cuda());
         let rows = match self.form {
             Form::Dense => WARPS / DENSE_SPLIT,
             Form::Quantized(..) => QUANTIZED_ROWS,
         };
-        let (name, body, names) = match self.form {
+        let (text, name, body, names) = match self.form {
             Form::Dense => (
+                DENSE,
                 format!("mlxcel_dense_row_{kind}"),
                 format!(
-                    "mlxcel::dense_row<{number}, {DENSE_AHEAD}, {DENSE_SPLIT}>(x, w, addend, y, w_shape[0], w_shape[1], \
-                     {STEP});"
+                    "mlxcel::dense_row<{number}, {DENSE_AHEAD}, {DENSE_SPLIT}>(x, w, addend, y, w_shape[0], w_shape[1]);"
                 ),
                 ["x", "w", "addend"].as_slice(),
             ),
             Form::Quantized(bits, group) => (
+                QUANTIZED,
                 format!("mlxcel_quantized_row_{kind}_{bits}_{group}"),
                 format!(
                     "mlxcel::quantized_row<{number}, {bits}, {group}, {}>(x, w, scales, biases, addend, y, w_shape[0], \
-                     w_shape[1], {STEP});",
+                     w_shape[1]);",
                     stages(bits, group)
                 ),
                 ["x", "w", "scales", "biases", "addend"].as_slice(),
@@ -160,27 +172,16 @@ impl RowProduct {
         };
         let kernel = Kernel {
             name: &name,
-            header: header(self.form),
+            header: &text::with(self.number, text),
             body: &body,
             inputs: names,
             output: "y",
             blocks: (self.width - 1) / rows + 1,
             threads: 32 * WARPS,
             shared_bytes: shared_bytes(self.form),
+            contiguous: true,
         };
         Operation::new(&kernel, inputs, shape, self.dtype)
-    }
-}
-
-/// What row `i` of the result takes of the addend: its element `i`, or the only one.
-const STEP: &str = "addend_shape[addend_ndim - 1] > 1 ? 1 : 0";
-
-/// The name of a data type in a kernel's name, and in CUDA.
-fn number_type(dtype: Dtype) -> Option<(&'static str, &'static str)> {
-    match dtype {
-        Dtype::Bfloat16 => Some(("bf16", "__nv_bfloat16")),
-        Dtype::Float16 => Some(("f16", "__half")),
-        _ => None,
     }
 }
 
@@ -218,27 +219,6 @@ fn shared_bytes(form: Form) -> i32 {
     let (stretches, parts, pieces) = (8 * group / (4 * fields), 8 * group / fields, fields / 8);
     let stage = stretches * 1024 + pieces * (parts + 8 / pieces) * 16 + 512;
     WARPS * stages(bits, group) * stage
-}
-
-/// A kernel's text without what only people read: MLX looks at all of it whenever it runs the kernel.
-fn header(form: Form) -> &'static str {
-    static DENSE_TEXT: OnceLock<String> = OnceLock::new();
-    static QUANTIZED_TEXT: OnceLock<String> = OnceLock::new();
-    match form {
-        Form::Dense => DENSE_TEXT.get_or_init(|| bare(&[NUMBERS, DENSE])),
-        Form::Quantized(..) => QUANTIZED_TEXT.get_or_init(|| bare(&[NUMBERS, QUANTIZED])),
-    }
-}
-
-/// The lines of the texts without indentation and without those that are comments.
-fn bare(texts: &[&str]) -> String {
-    let lines = texts.iter().flat_map(|text| text.lines()).map(str::trim);
-    let mut bare = String::new();
-    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("//")) {
-        bare.push_str(line);
-        bare.push('\n');
-    }
-    bare
 }
 
 #[cfg(test)]
@@ -342,20 +322,5 @@ mod tests {
         }
         assert_eq!(shared_bytes(Form::Quantized(4, 64)), 4 * 2 * (8 * 512 + 4 * 18 * 16 + 512));
         assert_eq!(shared_bytes(Form::Dense), 0);
-    }
-
-    #[test]
-    fn texts_are_handed_over_without_comments_and_with_all_their_code() {
-        for form in [Form::Dense, Form::Quantized(4, 64)] {
-            let text = header(form);
-            assert!(text.lines().all(|line| !line.is_empty() && !line.starts_with("//")), "{text}");
-            let braces = |brace: char| text.chars().filter(|one| *one == brace).count();
-            assert_eq!(braces('{'), braces('}'));
-            assert!(text.contains("struct Pairs"));
-        }
-        assert!(header(Form::Dense).contains("dense_row("));
-        assert!(header(Form::Quantized(8, 32)).contains("quantized_row("));
-        // A comment behind code would take the rest of its line with it only if lines were joined: they are not.
-        assert_eq!(bare(&["  a; // b\n\n// c\n  #pragma unroll\n d"]), "a; // b\n#pragma unroll\nd\n");
     }
 }
