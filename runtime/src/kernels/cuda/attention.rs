@@ -7,7 +7,9 @@ use crate::kernels::setting::{Setting, setting};
 use mlx_rs::{Array, Dtype};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const TEXT: &str = include_str!("attention.cu");
+const COMMON: &str = include_str!("attention.cu");
+const SHARES_TEXT: &str = include_str!("attention_shares.cu");
+const RESULT_TEXT: &str = include_str!("attention_result.cu");
 
 /// Parts that the keys of a head are cut into: with 8 heads of keys, about as many blocks as an H200 has processors.
 const SHARES: i32 = 16;
@@ -110,7 +112,6 @@ impl Key {
         let (kind, number) = (self.number.name(), self.number.in_cuda());
         let (queries, dim) = (self.queries(), self.dim);
         let repeats = self.heads / self.key_heads / queries;
-        let header = text::with(self.number, TEXT);
         let scale = f32::from_bits(self.scale_bits);
         let of_kernel = format!("{number}, {queries}, {dim}, {SHARES}");
         let shares = Kernel {
@@ -118,7 +119,7 @@ impl Key {
                 "mlxcel_attention_shares_{kind}_{queries}_{dim}_{repeats}_{:08x}",
                 self.scale_bits
             ),
-            header: &header,
+            header: &text::with(self.number, &[COMMON, SHARES_TEXT]),
             body: &format!(
                 "mlxcel::require_rows(q, q_strides[3], q_strides[1], 0);\n\
                  mlxcel::require_rows(k, k_strides[3], k_strides[1], k_strides[2]);\n\
@@ -138,7 +139,7 @@ impl Key {
         let left = left.ok_or_else(|| refused("cuda_kernel"))?;
         let result = Kernel {
             name: &format!("mlxcel_attention_result_{kind}_{queries}_{dim}"),
-            header: &header,
+            header: &text::with(self.number, &[COMMON, RESULT_TEXT]),
             body: &format!("mlxcel::attention_result<{of_kernel}>(shares, y);"),
             inputs: &["shares"],
             output: "y",

@@ -172,7 +172,7 @@ impl RowProduct {
         };
         let kernel = Kernel {
             name: &name,
-            header: &text::with(self.number, text),
+            header: &text::with(self.number, &[text]),
             body: &body,
             inputs: names,
             output: "y",

@@ -42,12 +42,12 @@ impl Number {
 
 /// A kernel's text, and before it what it needs of numbers, without what only people read: MLX goes over all of it whenever
 /// it runs the kernel.
-pub(super) fn with(number: Number, kernel: &str) -> String {
+pub(super) fn with(number: Number, kernel: &[&str]) -> String {
     let numbers = match number {
         Number::Bf16 => BF16,
         Number::F16 => F16,
     };
-    bare(&[PAIRS, numbers, kernel])
+    bare(&[&[PAIRS, numbers], kernel].concat())
 }
 
 /// The lines of the texts without indentation and without those that are comments.
@@ -70,10 +70,11 @@ mod tests {
         for (kernel, function) in [
             (include_str!("dense_row.cu"), "dense_row("),
             (include_str!("quantized_row.cu"), "quantized_row("),
-            (include_str!("attention.cu"), "attention_shares("),
+            (include_str!("attention_shares.cu"), "attention_shares("),
+            (include_str!("attention_result.cu"), "attention_result("),
         ] {
             for number in [Number::Bf16, Number::F16] {
-                let text = with(number, kernel);
+                let text = with(number, &[kernel]);
                 assert!(text.lines().all(|line| !line.is_empty() && !line.starts_with("//")), "{text}");
                 let count = |part: char| text.chars().filter(|one| *one == part).count();
                 assert_eq!((count('{'), count('(')), (count('}'), count(')')));
