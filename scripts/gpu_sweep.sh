@@ -5,7 +5,7 @@
 #
 #   scripts/gpu_sweep.sh OUT [options]
 #
-# OUT gets rows/ (result sets of the sweep), abba/ (comparisons) and facts.txt. Steps that OUT has already are not done
+# OUT gets rows/ (result sets of the sweep), abba/ (comparisons of speed), logits/ (of results) and facts.txt. Steps that OUT has already are not done
 # again, so that a run that ended early goes on where it stopped. Figures are host times and rates as the harness and
 # scripts/oracle/abba.py give them.
 #
@@ -23,6 +23,8 @@ usage: scripts/gpu_sweep.sh OUT [options]
   --python PATH   Python that finds the CUDA libraries, and mlx and mlx-lm if it has them [python3]
   --work DIR      folder for the checkpoints (22 GB) and compiled kernels [TMPDIR/mlxcel-gpu-sweep]
   --budget-s N    stop within so many seconds [540]
+  --cores LIST    cores that the comparisons run on, such as 2,4,6,8 [all]
+  --blocks N      blocks of a comparison at 8 and 512 tokens; three quarters of it at 4,096 [8]
   --rehearse      tiny checkpoints and few tokens, on the CPU too: tries the script, measures nothing
 USAGE
 }
@@ -33,15 +35,16 @@ fail() { # CODE MESSAGE
 }
 
 started=$SECONDS
-out='' bin=target/release mlx='' python=python3 work=${TMPDIR:-/tmp}/mlxcel-gpu-sweep budget=540 rehearse=false
+out='' bin=target/release mlx='' python=python3 work=${TMPDIR:-/tmp}/mlxcel-gpu-sweep budget=540 rehearse=false cores='' blocks=8
 while [ $# -gt 0 ]; do
   case $1 in
     --help | -h) usage && exit 0 ;;
     --rehearse) rehearse=true ;;
-    --bin | --mlx | --python | --work | --budget-s)
+    --bin | --mlx | --python | --work | --budget-s | --cores | --blocks)
       [ $# -gt 1 ] || fail 64 "$1 needs a value; see --help"
       case $1 in
         --bin) bin=$2 ;; --mlx) mlx=$2 ;; --python) python=$2 ;; --work) work=$2 ;; --budget-s) budget=$2 ;;
+        --cores) cores=$2 ;; --blocks) blocks=$2 ;;
       esac
       shift
       ;;
@@ -52,6 +55,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$out" ] || fail 64 "name a folder for the results; see --help"
 [[ $budget =~ ^[0-9]{1,6}$ ]] || fail 64 "--budget-s is '$budget'; it must be a whole number of seconds"
+[[ $blocks =~ ^[1-9][0-9]{0,2}$ ]] || fail 64 "--blocks is '$blocks'; it must be a whole number from 1 to 999"
 
 mkdir -p "$out" "$work" || fail 4 "cannot make $out or $work; name others"
 out=$(realpath "$out") work=$(realpath "$work") bin=$(realpath -m "$bin") mlx=$(realpath -m "${mlx:-$bin/mlx-cuda}")
@@ -104,11 +108,13 @@ fi
 
 if $rehearse; then
   models=(rehearsal-1B-4bit rehearsal-8B-dense) shapes=(24 4) tokens=4 reps=1
-  comparisons=(--shape 24:4:1 --shape 4:4:1)
+  comparisons=(--shape 24:4:1 --shape 4:4:1) logits=(--length 24 --length 4 --steps 3 --runs 2)
 else
   models=(Llama-3.2-1B-4bit Llama-3.1-8B-4bit Llama-3.1-8B-bf16) shapes=(512 4096 8) tokens=128 reps=3
-  comparisons=(--shape 512:128:5 --shape 4096:128:4 --shape 8:128:5)
+  comparisons=(--shape "512:128:$blocks" --shape "4096:128:$(((3 * blocks + 3) / 4))" --shape "8:128:$blocks")
+  logits=(--length 8 --length 512 --length 4096)
 fi
+[ -z "$cores" ] || comparisons+=(--cores "$cores")
 
 left=() failed=()
 
@@ -140,7 +146,7 @@ bounded() {
 facts() {
   {
     date -u +%FT%TZ
-    bounded "$bin/mlxcel" version && { nvidia-smi || $rehearse; }
+    bounded "$bin/mlxcel" version && lscpu && { nvidia-smi || $rehearse; }
   } >"$out/facts.partial.txt" 2>&1
   local code=$?
   cat "$out/facts.partial.txt" >&2
@@ -175,7 +181,12 @@ compare() { # MODEL
     "${comparisons[@]}" --timeout-s "$budget" --out "$out/abba/$1.json"
 }
 
-mkdir -p "$out/abba" "$work/models"
+agree() { # MODEL
+  bounded "$python" scripts/oracle/device_logits.py "$work/models/$1" --ours "$bin/mlxcel" "${logits[@]}" \
+    --out "$out/logits/$1.json"
+}
+
+mkdir -p "$out/abba" "$out/logits" "$work/models"
 step facts "$out/facts.txt" facts
 if [ ${#failed[@]} -gt 0 ]; then
   fail 4 "the runtime or the GPU does not answer; what they said is above"
@@ -191,6 +202,7 @@ for shape in "${shapes[@]}"; do
   fi
   if $first; then
     # The comparisons hold every shape; they come before the rows of the other ones.
+    for model in "${models[@]}"; do step "logits $model" "$out/logits/$model.json" agree "$model"; done
     for model in "${models[@]}"; do step "compare $model" "$out/abba/$model.json" compare "$model"; done
   fi
   first=false

@@ -1,16 +1,18 @@
 //! Fills a catalog from the folders of one host.
 //!
 //! Of a row that is there already, only this host's columns are changed, and fields that nobody knew are filled in. A
-//! folder that no row knows gets a row, named by [`crate::naming`]. Rows whose folder is not here are marked as absent on
+//! folder that no row knows gets a row, named by [`crate::naming`]; one that is a link to another folder of the same scan is
+//! an alias of that one's row. Rows whose folder is not here are marked as absent on
 //! this host, if everything here was looked at; what other hosts saw is theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::Serialize;
 
 use crate::config::Config;
 use crate::folder::CheckpointFolder;
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{CanonicalPath, Identity, IdentityError};
 use crate::integrity::FolderReport;
 use crate::mentions::Mentions;
 use crate::naming::{self, Facts};
@@ -69,15 +71,26 @@ pub fn scan(
     let mut done = Scan::default();
     let mut here: BTreeMap<String, bool> = BTreeMap::new();
     let mut unread: BTreeSet<String> = BTreeSet::new();
+    let mut by_path: BTreeMap<CanonicalPath, String> = BTreeMap::new();
     for folder in folders {
-        match record(table, folder, &here, &mut done) {
+        let path = canonical(folder);
+        let same = path.as_ref().and_then(|path| by_path.get(path)).cloned();
+        let recorded = match same {
+            Some(name) => {
+                record_alias(table, folder, &name, &mut done);
+                continue;
+            }
+            None => record(table, folder, &here, &mut done),
+        };
+        match recorded {
             Ok(Some(name)) => {
+                by_path.extend(path.map(|path| (path, name.clone())));
                 let sound = folder.report.faults.iter().all(|fault| !is_of_shards(fault.rule));
                 here.entry(name).and_modify(|all| *all &= sound).or_insert(sound);
             }
             Ok(None) => {}
             Err(fault) => {
-                done.faults.push(format!("{}: {fault}", folder.report.path.display()));
+                done.faults.push(of_folder(&folder.report.path, &fault));
                 unread.extend(table.resolve(&folder.report.name).now().map(str::to_owned));
             }
         }
@@ -104,6 +117,54 @@ pub fn scan(
     }
     done.faults.extend(mentions.faults.iter().cloned());
     Ok(done)
+}
+
+/// A message with the folder that it is about, unless it begins with that already.
+pub fn of_folder(folder: &Path, message: &str) -> String {
+    let folder = folder.display().to_string();
+    let begins = message.strip_prefix(&folder).is_some_and(|rest| rest.starts_with([':', '/', ' ']));
+    if begins { message.to_owned() } else { format!("{folder}: {message}") }
+}
+
+/// Where a folder really is.
+fn canonical(folder: &Surveyed<'_>) -> Option<CanonicalPath> {
+    match folder.identity {
+        Ok(identity) => Some(identity.path.clone()),
+        Err(_) => CanonicalPath::resolve(&folder.report.path).ok(),
+    }
+}
+
+/// A folder that was recorded already, under another name: that name is an alias if it is right, unless it leads to a row by
+/// itself.
+fn record_alias(table: &mut Table, folder: &Surveyed<'_>, name: &str, done: &mut Scan) {
+    let report = folder.report;
+    let place = report.path.display();
+    let Ok(config) = Config::read(&report.path) else { return };
+    let naming = name_of(report, &config).1;
+    let alias = naming.former.unwrap_or(naming.name);
+    match table.resolve(&alias) {
+        Resolution::Unknown => {
+            if let Err(fault) = table.update(name, |row| row.add_alias(&alias)) {
+                done.faults.push(of_folder(&report.path, &fault.to_string()));
+                return;
+            }
+            done.notes.push(format!("{place}: is the folder of {name} by another path, so {alias} is an alias of it"));
+        }
+        resolution if resolution.now() == Some(name) => {}
+        _ => done.notes.push(format!(
+            "{place}: is the folder of {name} by another path, but {alias} has a row of its own in the catalog, which was left \
+             as it is; if they were always one, remove that row and scan again"
+        )),
+    }
+}
+
+/// What is known of a folder, and its name by the naming rules.
+fn name_of(report: &FolderReport, config: &Config) -> (Facts, naming::Naming) {
+    let facts = CheckpointFolder::open(&report.path)
+        .map_or_else(|_| Facts::of_config(config), |opened| Facts::of(&opened));
+    let readme = naming::readme(&report.path);
+    let naming = naming::name(&report.name, readme.as_deref(), &facts);
+    (facts, naming)
 }
 
 /// Whether a rule of the integrity check is about the weight files.
@@ -138,14 +199,11 @@ fn record(
         }
         Err(error) => return Err(error.to_string()),
     };
-    let facts = CheckpointFolder::open(&report.path)
-        .map_or_else(|_| Facts::of_config(&config), |opened| Facts::of(&opened));
-    let readme = naming::readme(&report.path);
-    let naming = naming::name(&report.name, readme.as_deref(), &facts);
+    let (facts, naming) = name_of(report, &config);
     let place = report.path.display();
     done.notes.extend(naming.notes.iter().map(|note| format!("{place}: {note}")));
     if let Err(error) = folder.identity {
-        done.faults.push(format!("{place}: no digests: {error}"));
+        done.faults.push(format!("no digests: {}", of_folder(&report.path, &error.to_string())));
     }
     let mut fresh = Row::named(naming.name.clone());
     fresh.upstream_repo_id = naming.upstream_repo_id;

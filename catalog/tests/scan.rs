@@ -178,6 +178,54 @@ fn twins_share_a_row_once_their_content_was_looked_at() {
 }
 
 #[test]
+fn a_link_to_a_folder_is_an_alias_of_its_row_at_every_level() {
+    let models = models();
+    checkpoint(models.path(), "base", FOUR_BITS, "");
+    checkpoint(models.path(), "same-but-apart", FOUR_BITS, "");
+    std::os::unix::fs::symlink("base", models.path().join("link")).expect("a link");
+    for level in [1, 2] {
+        let mut table = Table::default();
+        let done = scan_at(level, &mut table, "m1", models.path(), &Mentions::default());
+        assert_eq!(done.added, ["base", "same-but-apart"], "level {level}");
+        assert_eq!(table.row("base").map(|row| row.aliases.as_slice()), Some(["link".to_owned()].as_slice()));
+        assert!(
+            done.notes.iter().any(|note| note.contains("/link: is the folder of base")),
+            "{:?}",
+            done.notes
+        );
+        // It stays so.
+        let done = scan_at(level, &mut table, "m1", models.path(), &Mentions::default());
+        assert_eq!((done.seen.len(), done.notes.as_slice(), table.rows().len()), (2, [].as_slice(), 2));
+    }
+}
+
+#[test]
+fn a_link_that_has_a_row_of_its_own_keeps_it_and_that_is_said() {
+    let models = models();
+    checkpoint(models.path(), "base", FOUR_BITS, "");
+    std::os::unix::fs::symlink("base", models.path().join("link")).expect("a link");
+    let mut table = Table::parse(b"local_name\nlink\n").expect("a table");
+    let done = scan_into(&mut table, "m1", models.path(), &Mentions::default());
+    assert_eq!(table.rows().len(), 2);
+    assert!(done.notes.iter().any(|note| note.contains("link has a row of its own")), "{:?}", done.notes);
+}
+
+#[test]
+fn a_fault_names_its_folder_once() {
+    let models = models();
+    let tiny = checkpoint(models.path(), "tiny", FOUR_BITS, "");
+    fs::write(tiny.join("model.safetensors"), b"1234").expect("a file");
+    checkpoint(models.path(), "broken", "{", "");
+    let mut table = Table::default();
+    let done = scan_into(&mut table, "m1", models.path(), &Mentions::default());
+    assert!(done.faults.len() >= 2, "{:?}", done.faults);
+    for fault in &done.faults {
+        let times = fault.matches(&models.path().display().to_string()).count();
+        assert_eq!(times, 1, "{fault}");
+    }
+}
+
+#[test]
 fn uses_are_counted_under_every_name() {
     let models = models();
     checkpoint(models.path(), "tiny", FOUR_BITS, "");

@@ -173,3 +173,39 @@ fn writing_the_catalog_file_makes_no_program_stale() -> Outcome {
     }
     Ok(())
 }
+
+#[test]
+fn the_version_is_told_as_json_by_either_flag() -> Outcome {
+    let bench = Bench::new()?;
+    let said = |flags: &[&str]| -> Result<Vec<u8>, Box<dyn std::error::Error>> {
+        let output = bench.program().arg("version").args(flags).output()?;
+        assert_eq!(output.status.code(), Some(0), "{flags:?}: {}", stderr(&output));
+        Ok(output.stdout)
+    };
+    let json = said(&["--format", "json"])?;
+    let value: Value = serde_json::from_slice(&json)?;
+    assert_eq!(value.pointer("/executable/stamp/package"), Some(&Value::from("mlxcel-bench")));
+    assert_eq!(said(&["--json"])?, json);
+    assert_eq!(said(&["--format", "table"])?, said(&[])?);
+    assert!(said(&[])?.starts_with(b"mlxcel-bench "));
+    Ok(())
+}
+
+#[test]
+fn a_scan_has_one_row_for_a_folder_and_a_link_to_it_and_names_each_fault_once() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("base")?;
+    symlink("base", bench.path("models/link"))?;
+    let arguments = ["scan", "models", "--host", "a", "--table", "a.tsv"];
+    let (value, _) = json(&bench, &arguments)?;
+    assert_eq!((&value["rows"], &value["scan"]["added"]), (&Value::from(1), &serde_json::json!(["base"])));
+    let (value, code) = json(&bench, &["resolve", "link", "--table", "a.tsv"])?;
+    assert_eq!((code, value["names"][0]["now"].as_str()), (Some(0), Some("base")), "{value}");
+    // It has no tokenizer, and each line about that names the folder once.
+    for arguments in [&arguments[..], &["check", "models"]] {
+        let text = String::from_utf8(catalog(&bench, arguments)?.stdout)?;
+        let line = text.lines().find(|line| line.contains("[tokenizer]")).ok_or_else(|| text.clone())?;
+        assert_eq!((line.matches("models/base").count(), line.matches("get ").count()), (1, 1), "{line}");
+    }
+    Ok(())
+}

@@ -35,6 +35,7 @@ fn a_command_line_that_is_not_understood_is_answered_in_words() -> anyhow::Resul
         (vec![out.as_str(), "--banana"], "--banana"),
         (vec![out.as_str(), "--work"], "--work needs a value"),
         (vec![out.as_str(), "--budget-s", "soon"], "'soon'"),
+        (vec![out.as_str(), "--blocks", "0"], "'0'"),
     ] {
         let output = script(&arguments)?;
         assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", said(&output));
@@ -88,6 +89,18 @@ fn a_rehearsal_leaves_rows_and_comparisons_and_does_nothing_twice() -> anyhow::R
         let record: serde_json::Value = serde_json::from_str(&text)?;
         assert_eq!(record["loaded"]["ours"]["synthetic"], true);
         assert_eq!(record["loaded"]["theirs"]["synthetic"], true);
+        for side in ["ours", "theirs"] {
+            let repeats = &record["results"][0][format!("{side}_repeats")];
+            assert_eq!(repeats["distinct"], 1, "{side}: greedy tokens repeat on a processor");
+        }
+        let text = std::fs::read_to_string(path(&format!("out/logits/{model}.json")))?;
+        let logits: serde_json::Value = serde_json::from_str(&text)?;
+        let results = logits["results"].as_array().map_or(&[][..], Vec::as_slice);
+        assert_eq!(results.len(), 2, "two lengths");
+        for result in results {
+            assert_eq!(result["agree"], true, "{result}");
+            assert_eq!(result["ours_repeats"]["same_bits"], true, "{result}");
+        }
         for part in ["build", "submit", "host"] {
             for side in ["ours", "theirs"] {
                 let time = &record["results"][0][format!("{side}_{part}_us_per_step")]["median"];

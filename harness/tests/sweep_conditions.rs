@@ -246,7 +246,14 @@ fn a_row_of_the_reference_between_controls_that_disagree_is_invalid_as_ours_is()
     let flags = ["all", "--reps", "1", "--control-every", "1", "--reference", &reference];
     let output = bench.sweep(&own, &flags)?.output()?;
     let ours: Vec<String> = rows(&output)?.iter().map(|row| cell(row, "status")).collect();
-    assert_eq!(ours, ["INVALID:provenance", "INVALID:control_drift"], "{}", stderr(&output));
+    let said = stderr(&output);
+    assert_eq!(ours, ["INVALID:provenance", "INVALID:control_drift"], "{said}");
+    // Whoever watches sees whose repetition it is, and of which checkpoint.
+    for line in
+        ["] control a: repetition 1 of 1", "] reference b: repetition 1 of 1", "\nreference b: prefill"]
+    {
+        assert!(said.contains(line), "{line:?} is not in: {said}");
+    }
     let path = bench.csv_of("pylm_")?.ok_or_else(|| stderr(&output))?;
     let read = store::open(&path)?;
     let theirs: Vec<String> = read.rows.iter().map(|row| row.status().to_string()).collect();

@@ -49,6 +49,57 @@ fn a_plan_gives_each_folder_its_expected_status_and_measures_and_writes_nothing(
 }
 
 #[test]
+fn a_link_that_leads_nowhere_is_a_row_of_the_plan_and_of_the_sweep() -> Outcome {
+    let bench = Bench::new()?;
+    bench.checkpoint("a")?;
+    std::os::unix::fs::symlink("nowhere", bench.path("models/gone"))?;
+    std::os::unix::fs::symlink("circle", bench.path("models/circle"))?;
+    let (planned, _) = plan(&bench, &["all"])?;
+    let output = bench.sweep(&good(1), &["all", "--reps", "1"])?.output()?;
+    for (rows, status, detail) in
+        [(planned, "expected", "detail"), (rows(&output)?, "status", "status_detail")]
+    {
+        let names: Vec<String> = rows.iter().map(|row| cell(row, "model")).collect();
+        assert_eq!(names, ["a", "circle", "gone"], "{}", stderr(&output));
+        for (row, why) in [(&rows[1], "cannot be reached"), (&rows[2], "nowhere, which does not exist")] {
+            assert_eq!(cell(row, status), "SKIP:not_a_checkpoint");
+            assert!(cell(row, detail).contains(why), "{row}");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_whose_name_is_not_utf8_stands_for_no_other_and_has_a_row_that_says_so() -> Outcome {
+    use std::os::unix::ffi::OsStrExt as _;
+    let bench = Bench::new()?;
+    // The bad names come first in the order, and are the same once bad bytes are replaced.
+    for name in [&b"A\xff"[..], b"A\xfe"] {
+        let good = bench.checkpoint("z")?;
+        fs::rename(good, bench.path("models").join(std::ffi::OsStr::from_bytes(name)))?;
+    }
+    bench.checkpoint("y")?;
+    bench.checkpoint("z")?;
+    let output = bench.sweep(&good(1), &["all", "--reps", "1", "--dedup", "config"])?.output()?;
+    let found: Vec<(String, String)> =
+        rows(&output)?.iter().map(|row| (cell(row, "model"), cell(row, "status"))).collect();
+    let wanted = [
+        (r"A\xfe", "FAIL:load"),
+        (r"A\xff", "FAIL:load"),
+        ("y", "INVALID:provenance"),
+        ("z", "INVALID:provenance"),
+    ];
+    assert_eq!(
+        found,
+        wanted.map(|(name, status)| (name.to_owned(), status.to_owned())),
+        "{}",
+        stderr(&output)
+    );
+    Ok(())
+}
+
+#[test]
 fn another_training_of_the_same_network_is_never_called_the_same_and_its_content_tells_it_apart() -> Outcome {
     let bench = Bench::new()?;
     bench.checkpoint("base")?;
@@ -102,6 +153,33 @@ fn a_plan_for_people_has_a_line_a_row_and_the_sum() -> Outcome {
     let text = String::from_utf8(table.output()?.stdout)?;
     assert!(text.starts_with("model") && text.contains("alpha"), "{text}");
     assert!(text.contains("1 row, 1 of them measured"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_line_break_in_a_name_forges_no_line_of_a_plan_nor_of_the_list_of_an_image_sweep() -> Outcome {
+    let bench = Bench::new()?;
+    let vision = json!({"model_type": "llava", "vision_config": {"model_type": "clip"}, "architectures": ["LlavaForConditionalGeneration"]});
+    for (name, config) in [("text\nfake", json!({"model_type": "llama"})), ("vision\nfake", vision)] {
+        bench.checkpoint_of(name, &config, 8)?;
+        bench.checkpoint_of(&format!("{name}-copy"), &config, 8)?;
+    }
+    for flags in [&["all", "--plan"][..], &["all", "--vlm", "--plan"]] {
+        let mut command = bench.sweep(&good(1), flags)?;
+        let table: Vec<String> =
+            command.get_args().map(|argument| argument.to_string_lossy().replace("json", "table")).collect();
+        let mut again = bench.program();
+        again
+            .args(table)
+            .env("SCRIPTED_WORKER", bench.path("script.sh"))
+            .env("BENCH_ALLOW_STALE_BINARY", "1");
+        fs::write(bench.path("script.sh"), good(1))?;
+        for output in [again.output()?, command.output()?] {
+            let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+            assert!(said.contains(r"vision\nfake"), "{said}");
+            assert!(!said.lines().any(|line| line.trim_start().starts_with("fake")), "{said}");
+        }
+    }
     Ok(())
 }
 

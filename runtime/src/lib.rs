@@ -13,6 +13,7 @@ pub mod kernels;
 pub mod memory;
 mod model;
 mod models;
+pub mod nodes;
 pub mod sampling;
 pub mod stream;
 pub mod tokenizer;

@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::checkpoint::{LoadError, Weights};
 use crate::device;
 use crate::kernels;
+use crate::memory;
 use crate::models::{self, Architecture};
 use mlx_rs::error::Exception;
 use mlx_rs::{Array, transforms};
@@ -23,6 +24,8 @@ pub struct LoadedModel {
     architecture: Box<dyn Architecture>,
     summary: ModelSummary,
     kernels: String,
+    /// Whether layers on the same input are one product, and keys and values one buffer.
+    joined: bool,
 }
 
 /// What a checkpoint folder holds.
@@ -102,17 +105,24 @@ impl SequenceState {
 impl LoadedModel {
     /// Loads the checkpoint in `dir`, telling `on_progress` the bytes read so far and in all.
     pub fn load(dir: &Path, on_progress: &mut dyn FnMut(u64, u64)) -> Result<Self, LoadError> {
-        let kernels = kernels::cpu::setting()?.name();
+        let setting = kernels::cpu::setting()?;
         device::check()?;
         let folder = CheckpointFolder::open(dir)?;
         models::check_model_type(&folder)?;
         let mut weights = Weights::open(&folder)?;
-        let loaded = models::load(&folder, &mut weights)?;
+        let mut loaded = models::load(&folder, &mut weights)?;
         let arrays = weights.finish(&folder)?;
-        read(&arrays, folder.weight_bytes(), on_progress)
-            .map_err(|source| LoadError::Mlx { path: folder.path().as_path().to_path_buf(), source })?;
+        let in_folder = |source| LoadError::Mlx { path: folder.path().as_path().to_path_buf(), source };
+        read(&arrays, folder.weight_bytes(), on_progress).map_err(in_folder)?;
+        // The layers' parts go as they are joined only if nothing else holds them.
+        drop(arrays);
+        let joined = setting == kernels::cpu::Setting::Mlx;
+        if joined {
+            loaded.architecture.join().map_err(in_folder)?;
+            memory::clear_cache();
+        }
         let summary = ModelSummary::new(&folder, &loaded);
-        Ok(Self { architecture: loaded.architecture, summary, kernels })
+        Ok(Self { architecture: loaded.architecture, summary, kernels: setting.name(), joined })
     }
 
     /// Which kernels compute: `mlx`, or `mlxcel-` and the instruction set.
@@ -127,7 +137,14 @@ impl LoadedModel {
 
     /// A fresh sequence.
     pub fn new_sequence(&self) -> SequenceState {
-        SequenceState { caches: self.architecture.cache_kinds().into_iter().map(Cache::new).collect() }
+        SequenceState {
+            caches: self
+                .architecture
+                .cache_kinds()
+                .into_iter()
+                .map(|kind| Cache::new(kind, self.joined))
+                .collect(),
+        }
     }
 
     /// The logits after `ids` (`[1, length]`, any integer type): `[1, 1 or length, vocabulary]`, not yet evaluated.

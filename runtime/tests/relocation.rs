@@ -27,6 +27,17 @@ fn the_binary_runs_from_where_cargo_puts_it() {
 }
 
 #[test]
+fn the_version_is_told_as_json_by_either_flag() {
+    let said = |flags: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_mlxcel")).arg("version").args(flags).assert().success();
+        output.get_output().stdout.clone()
+    };
+    assert_eq!(said(&["--format", "json"]), said(&["--json"]));
+    assert_eq!(said(&["--format", "table"]), said(&[]));
+    assert_ne!(said(&["--json"]), said(&[]));
+}
+
+#[test]
 fn a_copied_folder_brings_its_own_library() {
     let binary = Path::new(env!("CARGO_BIN_EXE_mlxcel"));
     let built = binary.parent().expect("OK because a binary lies in a folder");

@@ -7,6 +7,11 @@ the other waits. Each shape is warmed up once on either side, then measured in b
 the machine's speed falls on both alike. A block's ratio is its B time over its A time: above 1, ours is faster.
 Printed are the median over the blocks and their smallest and largest.
 
+Whether a side repeats its own tokens is told too: by the digest of each sample's tokens, and the first token that
+differs from the warm-up's. ``--cores`` pins both sides to the same cores. What may make repetitions differ is kept with
+each sample where the system tells: time that the host took from this machine, involuntary switches of the process, the
+GPU's clocks after each block.
+
 Both sides have to run the same MLX library file and backend; otherwise the comparison is refused (``--allow`` marks
 it instead). Every sample is stored, token times included, with what both sides say of themselves.
 """
@@ -15,11 +20,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import platform
 import shlex
 import statistics
+import struct
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,6 +43,8 @@ ORDER = "ABBA"
 # Prompt tokens : generated tokens : blocks.
 SHAPES = ("8:64:5", "512:64:3", "2048:32:2")
 FIRST_ORDINARY_ID = 300
+# Settings of both sides: they inherit them alike.
+SETTINGS = ("MLX_", "MLXCEL_", "CUDA_", "NVIDIA_", "OMP_")
 # Where the decode loop's time goes on the host: building the graph, handing it over, all else but waiting.
 LOOP_PARTS = ("build_nanos", "submit_nanos", "host_nanos")
 
@@ -72,6 +82,65 @@ def first_difference(ours: list[int], theirs: list[int]) -> int | None:
     return next((index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), None)
 
 
+def tokens_sha256(tokens: list[int]) -> str:
+    """Return the digest of token ids as 32-bit little-endian integers."""
+    return hashlib.sha256(struct.pack(f"<{len(tokens)}I", *tokens)).hexdigest()
+
+
+def repetition(tokens: list[list[int]]) -> dict[str, Any]:
+    """Return whether all generations of a side chose the same tokens, and where the first differs from the warm-up's."""
+    differences = [first_difference(tokens[0], other) for other in tokens[1:]]
+    return {
+        "generations": len(tokens),
+        "distinct": len({tokens_sha256(one) for one in tokens}),
+        "first_different_token": min((index for index in differences if index is not None), default=None),
+    }
+
+
+def stolen_ms() -> float | None:
+    """Return the time that the host has taken from this machine's cores, all of them together."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    fields = stat.read_text().splitlines()[0].split()
+    return 1e3 * int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else None
+
+
+def involuntary_switches(process_id: int) -> int | None:
+    """Return how often threads of a process had to give up a core."""
+    counts = []
+    for status in Path(f"/proc/{process_id}/task").glob("*/status"):
+        try:
+            lines = status.read_text().splitlines()
+        except OSError:  # the thread has ended
+            continue
+        counts += [int(line.split()[1]) for line in lines if line.startswith("nonvoluntary_ctxt_switches:")]
+    return sum(counts) if counts else None
+
+
+def gpu_state() -> dict[str, str] | None:
+    """Return clocks, power and temperature of the first NVIDIA GPU."""
+    fields = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "clocks_throttle_reasons.active")
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", "--id=0"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return dict(zip(fields, (value.strip() for value in found.split(",")), strict=False))
+
+
+def parse_cores(text: str) -> set[int]:
+    """Return the cores of a list such as `2,3`."""
+    try:
+        cores = {int(core) for core in text.split(",")}
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of core numbers such as 2,3") from fault
+    if hasattr(os, "sched_getaffinity") and not cores <= os.sched_getaffinity(0):
+        allowed = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise argparse.ArgumentTypeError(f"{text!r} names cores that this process may not use; it may use {allowed}")
+    return cores
+
+
 def compare(ours: Client, theirs: Client, shape: tuple[int, int, int], vocab_size: int) -> dict[str, Any]:
     """Measure one shape."""
     prompt_tokens, max_tokens, blocks = shape
@@ -80,17 +149,29 @@ def compare(ours: Client, theirs: Client, shape: tuple[int, int, int], vocab_siz
     warm = {side: client.generate(0, ids, max_tokens) for side, client in sides.items()}
     if warm["A"]["prompt_sha256"] != warm["B"]["prompt_sha256"]:
         raise WorkerFault("the two sides ran different prompts")
+    tokens = {side: [event["tokens"]] for side, event in warm.items()}
     samples: list[Event] = []
+    gpu_states: list[dict[str, str] | None] = []
     prefill_ratios, decode_ratios = [], []
     for block in range(1, blocks + 1):
         sums = {"A": [0.0, 0.0], "B": [0.0, 0.0]}
         for side in ORDER:
+            process_id = sides[side].process.pid
+            stolen, switches = stolen_ms(), involuntary_switches(process_id)
             event = sides[side].generate(block, ids, max_tokens)
+            conditions = {
+                "stolen_ms": since(stolen_ms(), stolen),
+                "involuntary_switches": since(involuntary_switches(process_id), switches),
+                "first_token_unlike_warm_up": first_difference(warm[side]["tokens"], event["tokens"]),
+                "tokens_sha256": tokens_sha256(event["tokens"]),
+            }
+            tokens[side].append(event["tokens"])
             parts = {part: event.get(part) for part in LOOP_PARTS if part not in event["sample"]}
-            samples.append({"side": side, "block": block, **event["sample"], **parts})
+            samples.append({"side": side, "block": block, **event["sample"], **parts, **conditions})
             for index, value in enumerate(prefill_and_decode(event)):
                 sums[side][index] += value
             print(f"{prompt_tokens:>6} block {block}/{blocks} {side}", file=sys.stderr)
+        gpu_states.append(gpu_state())
         prefill_ratios.append(sums["B"][0] / sums["A"][0])
         decode_ratios.append(sums["B"][1] / sums["A"][1])
     result: dict[str, Any] = {
@@ -102,6 +183,9 @@ def compare(ours: Client, theirs: Client, shape: tuple[int, int, int], vocab_siz
         "prefill_ratios": prefill_ratios,
         "decode_ratios": decode_ratios,
         "first_different_token": first_difference(warm["A"]["tokens"], warm["B"]["tokens"]),
+        "ours_repeats": repetition(tokens["A"]),
+        "theirs_repeats": repetition(tokens["B"]),
+        "gpu_after_blocks": gpu_states,
     }
     for side, name in (("A", "ours"), ("B", "theirs")):
         own = [sample for sample in samples if sample["side"] == side]
@@ -115,6 +199,11 @@ def compare(ours: Client, theirs: Client, shape: tuple[int, int, int], vocab_siz
             )
     result["samples"] = samples
     return result
+
+
+def since(now: float | None, before: float | None) -> float | None:
+    """Return how much a count has grown."""
+    return None if now is None or before is None else now - before
 
 
 def differences(ours: Event, theirs: Event) -> list[str]:
@@ -132,6 +221,7 @@ def differences(ours: Event, theirs: Event) -> list[str]:
 def machine() -> dict[str, Any]:
     """Return what is known of the machine; what is not is null."""
     model = None
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         lines = (line for line in cpuinfo.read_text().splitlines() if line.startswith("model name"))
@@ -142,6 +232,9 @@ def machine() -> dict[str, Any]:
         "load_average_before": list(os.getloadavg()),
         "os": platform.platform(),
         "preloaded": os.environ.get("LD_PRELOAD"),
+        "cores_used": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "governor": governor.read_text().strip() if governor.exists() else None,
+        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS)},
     }
 
 
@@ -187,6 +280,7 @@ def main() -> int:
     parser.add_argument("--shape", type=parse_shape, action="append", metavar="PROMPT:GENERATED:BLOCKS")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="device of mlx-lm's side")
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="longest time for one answer")
+    parser.add_argument("--cores", type=parse_cores, metavar="LIST", help="cores that both sides run on, such as 2,3")
     parser.add_argument("--allow", action="store_true", help="measure in spite of differences, and mark the result")
     parser.add_argument("--out", type=Path, help="file for the result, which must not exist")
     arguments = parser.parse_args()
@@ -197,6 +291,8 @@ def main() -> int:
     theirs_command = [sys.executable, str(Path(__file__).with_name("bench.py"))]
     if arguments.device:
         theirs_command += ["--device", arguments.device]
+    if arguments.cores:
+        os.sched_setaffinity(0, arguments.cores)  # what is started from here on inherits it
     before = machine()
     partial = None if arguments.out is None else arguments.out.with_name(arguments.out.name + ".partial")
     try:

@@ -66,8 +66,11 @@ pub enum Command {
     },
     /// Print what this program knows of itself.
     Version {
-        /// Print everything, as JSON.
-        #[arg(long)]
+        /// How it is printed: in a few lines, or everything as JSON.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+        /// The same as --format json.
+        #[arg(long, conflicts_with = "format")]
         json: bool,
     },
     /// Serve one sweep over standard input and output.

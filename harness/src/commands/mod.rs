@@ -14,7 +14,7 @@ mod verify;
 mod version;
 mod worker;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Format};
 use crate::exit::Exit;
 
 /// Runs the command of a command line.
@@ -30,7 +30,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Selftest { format } => selftest::run(format),
         Command::Catalog(command) => catalog::run(&command),
-        Command::Version { json } => version::run(json),
+        Command::Version { format, json } => version::run(json || format == Format::Json),
         Command::Worker => worker::run(),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Micro(command) => micro::run(command),

@@ -19,7 +19,7 @@ use super::judge::{Judged, Limits, Verdict, judge};
 use super::oom_record::OomRecord;
 use super::plan::{Action, Place};
 use super::prepare::{Cell, Resolved};
-use super::progress::SweepProgress;
+use super::progress::{Aside, SweepProgress};
 use super::record::{RunFacts, Runtime};
 use super::resume::again;
 use super::rows::Making;
@@ -27,7 +27,7 @@ use super::sets::Sets;
 use crate::cli::SweepArgs;
 use crate::host::device_stream;
 use crate::host::thermal::Boot;
-use crate::text::complain;
+use crate::text::{complain, one_line};
 use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::{Hello, Prompt};
 use crate::worker::session::{Session, Surroundings, Task, measure};
@@ -161,7 +161,7 @@ impl Conductor<'_> {
     /// One row; false when the sweep was interrupted meanwhile.
     fn item(&self, state: &mut State<'_>, item: &Item, place: &Place) -> anyhow::Result<bool> {
         let dedup = &self.resolved.dedup;
-        let path = self.run.private.text(&place.path.display().to_string());
+        let path = self.run.private.text(&place.shown_path());
         let mut order_index = state.sets.main.next_index();
         if let Some(row) = state.sets.main.find(&path, item.cell.requested) {
             let done = self.reference.is_none()
@@ -253,10 +253,12 @@ impl Conductor<'_> {
         let Some((place, cell)) = &self.control else { return Ok(true) };
         let order_index = state.sets.control.as_ref().map_or(0, super::results::Results::next_index);
         let task = self.task(place, cell);
-        let Some(outcome) = self.measure(state, Runtime::Own, place, cell, &task, order_index)? else {
-            return Ok(false);
-        };
-        complain(&format!("control {}: {}", place.model, summary(&outcome.row)));
+        let aside = Aside::Control(place.model.clone());
+        state.progress.aside(Some(aside.clone()));
+        let outcome = self.measure(state, Runtime::Own, place, cell, &task, order_index);
+        state.progress.aside(None);
+        let Some(outcome) = outcome? else { return Ok(false) };
+        state.progress.told_aside(&aside, &summary(&outcome.row));
         let between = state.controls.control(&outcome.row);
         if let Some(set) = &mut state.sets.control {
             set.put(outcome.row, outcome.samples)?;
@@ -277,7 +279,7 @@ impl Conductor<'_> {
             if !changed.is_empty() {
                 complain(&format!(
                     "the control moved: the rows of {} are invalid; --rerun measures them again ({detail})",
-                    changed.join(", ")
+                    changed.iter().map(one_line).collect::<Vec<_>>().join(", ")
                 ));
             }
         }
@@ -304,20 +306,22 @@ impl Conductor<'_> {
             suppress: ours.suppressed.clone().unwrap_or_default(),
             ..self.task(place, cell)
         };
-        let path = self.run.private.text(&place.path.display().to_string());
+        let path = self.run.private.text(&place.shown_path());
         let order_index = state.sets.reference.as_ref().map_or(0, |set| {
             let old = set.find(&path, cell.requested).map(|row| row.identity().run.order_index);
             old.unwrap_or_else(|| set.next_index())
         });
         let runtime = Runtime::Reference(&reference.hello);
-        let Some(outcome) = self.measure(state, runtime, place, cell, &task, order_index)? else {
-            return Ok(false);
-        };
+        let aside = Aside::Reference(place.model.clone());
+        state.progress.aside(Some(aside.clone()));
+        let outcome = self.measure(state, runtime, place, cell, &task, order_index);
+        state.progress.aside(None);
+        let Some(outcome) = outcome? else { return Ok(false) };
         let why = not_a_reference(&outcome, ours.prompt_sha256.as_str(), &task);
         if let Some(why) = why {
             return self.no_reference_row(state, place, &why).map(|()| true);
         }
-        complain(&format!("reference {}: {}", place.model, summary(&outcome.row)));
+        state.progress.told_aside(&aside, &summary(&outcome.row));
         if let Some(set) = &mut state.sets.reference {
             set.put(outcome.row, outcome.samples)?;
         }
@@ -327,7 +331,7 @@ impl Conductor<'_> {
 
     fn no_reference_row(&self, state: &mut State<'_>, place: &Place, why: &str) -> anyhow::Result<()> {
         let why = self.run.private.text(&format!("{}: {why}", place.model));
-        complain(&format!("no reference row: {why}"));
+        complain(&format!("no reference row: {}", one_line(&why)));
         state.not_rows.push(why);
         state.sets.main.set_setting(NO_REFERENCE, json!(state.not_rows))
     }
@@ -350,11 +354,12 @@ impl Conductor<'_> {
             return Ok(None);
         }
         let memory = self.run.machine.device_memory_bytes(self.run.backend);
-        self.host.before_row(&|| {
+        let device = || {
             device_stream::measure(self.program, memory, self.arguments.timeout, &|| {
                 self.interrupt.is_raised()
             })
-        });
+        };
+        self.host.before_row(&device);
         let making = self.making(runtime, place, cell, task, order_index);
         let program = match (runtime, self.reference) {
             (Runtime::Reference(_), Some(reference)) => &reference.program,
@@ -376,8 +381,12 @@ impl Conductor<'_> {
         let Verdict::Row(judged) = judge(task, &session, &limits) else {
             return Ok(None);
         };
-        let around = self.host.around(session.measured, waited);
-        let row = making.measured(&session, &judged, &around);
+        let mut around = self.host.around(session.measured, waited);
+        let mut row = making.measured(&session, &judged, &around);
+        if row.status() == Status::Excluded(Exclusion::Invalid(Rule::ImplausibleBandwidth)) {
+            around.stream_bytes_s = self.host.stream_again(&device);
+            row = making.measured(&session, &judged, &around);
+        }
         let Judged { samples, bad_input, detail, .. } = judged;
         Ok(Some(Outcome { row, samples, session, bad_input, detail }))
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::plan::{Action, Place};
 use crate::cli::Dedup as Level;
 use crate::digests::{close_cache, digests_with_progress, open_cache};
-use crate::text::{bytes, complain, counted};
+use crate::text::{bytes, complain, counted, one_line};
 
 /// The groups of a sweep.
 #[derive(Debug, Default)]
@@ -99,7 +99,8 @@ impl Dedup {
             .groups
             .iter()
             .filter_map(|group| {
-                let (first, others) = group.names.split_first()?;
+                let names: Vec<String> = group.names.iter().map(one_line).collect();
+                let (first, others) = names.split_first()?;
                 let relation = words(group.relation, group.level);
                 let waste = bytes(group.wasted_bytes);
                 Some(format!("{first} is measured for {} ({relation}); {waste} wasted", others.join(", ")))

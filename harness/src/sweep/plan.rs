@@ -1,10 +1,12 @@
 //! Which checkpoints a sweep is about, in which order, and which of them need not be started.
 //!
-//! Every folder gets a place, also one that holds no checkpoint: rows are folders. Whether a checkpoint can
-//! be run is found out by running it, except where its files alone forbid it.
+//! Every folder gets a place, also one that holds no checkpoint, and so does a link that leads nowhere: rows are folders.
+//! Whether a checkpoint can be run is found out by running it, except where its files or its name alone forbid it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use mlxcel_catalog::class::{CheckpointClass, ClassError, classify};
@@ -24,6 +26,13 @@ pub struct Place {
     pub takes_images: bool,
 }
 
+impl Place {
+    /// The path as rows and plans hold it: bytes that are not UTF-8 as `\xNN`, so that two folders are never one.
+    pub fn shown_path(&self) -> String {
+        shown(self.path.as_os_str())
+    }
+}
+
 /// What is to be done with a folder.
 #[derive(Debug)]
 pub enum Action {
@@ -32,6 +41,9 @@ pub enum Action {
     /// Record why not.
     Record(Exclusion, String),
 }
+
+/// What is wrong with a folder whose name is no text.
+const NOT_UTF8: &str = "a name that is not UTF-8, under which nothing can be recorded; rename it";
 
 /// A folder cannot be planned for.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +76,12 @@ pub enum PlanError {
         path: PathBuf,
         /// A likelier command.
         hint: String,
+    },
+    /// Nothing can be recorded under the folder's name.
+    #[error("{} has {NOT_UTF8}", shown(path.as_os_str()))]
+    NameNotUtf8 {
+        /// The path.
+        path: PathBuf,
     },
     /// The checkpoint's files are wrong.
     #[error("{0}")]
@@ -104,6 +122,9 @@ pub fn single(path: &Path) -> Result<Place, PlanError> {
             String::new()
         };
         return Err(PlanError::NotACheckpoint { path: path.to_owned(), hint });
+    }
+    if !has_text_name(path) {
+        return Err(PlanError::NameNotUtf8 { path: path.to_owned() });
     }
     if let Ok(CheckpointClass::NotGenerative { .. }) = classify(path) {
         return Ok(place(path));
@@ -156,10 +177,14 @@ fn takes_images(path: &Path) -> bool {
 }
 
 fn action(path: &Path) -> Action {
+    if let Some(why) = dead_link(path) {
+        return Action::Record(Skip::NotACheckpoint.into(), why);
+    }
     match classify(path) {
         Ok(CheckpointClass::NotACheckpoint) => {
             Action::Record(Skip::NotACheckpoint.into(), "no config.json".to_owned())
         }
+        _ if !has_text_name(path) => Action::Record(Fail::Load.into(), format!("the folder has {NOT_UTF8}")),
         Ok(CheckpointClass::MissingWeights) => Action::Record(
             Skip::MissingWeights.into(),
             "a config.json, but no readable *.safetensors".to_owned(),
@@ -188,15 +213,31 @@ fn action(path: &Path) -> Action {
     }
 }
 
+/// Why a link leads to nothing; `None` for what is no such link.
+fn dead_link(path: &Path) -> Option<String> {
+    let target = fs::read_link(path).ok()?;
+    let error = fs::metadata(path).err()?;
+    let leads = match error.kind() {
+        io::ErrorKind::NotFound => "which does not exist".to_owned(),
+        // A circle has no kind of its own that is stable.
+        _ => format!("which cannot be reached ({error})"),
+    };
+    Some(format!("a link to {}, {leads}; restore its target or remove the link", shown(target.as_os_str())))
+}
+
 /// The folders in a folder, links to folders included, in the order in which a shell lists `*/`: by name with
-/// a slash after it, so that `x-4bit` comes before `x`. Hidden ones are left out, as there.
+/// a slash after it, so that `x-4bit` comes before `x`. Hidden ones are left out, as there. Links that lead nowhere may have
+/// been folders, and what cannot be looked at may be one: both are in the list.
 fn subfolders(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let hidden = entry.file_name().as_encoded_bytes().first() == Some(&b'.');
-        // Follows links; one that leads nowhere is no folder.
-        if !hidden && fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir()) {
+        let is_folder = match fs::metadata(entry.path()) {
+            Ok(metadata) => metadata.is_dir(),
+            Err(_) => entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink()),
+        };
+        if !hidden && is_folder {
             let mut key = entry.file_name().into_encoded_bytes();
             key.push(b'/');
             found.push((key, entry.path()));
@@ -210,9 +251,19 @@ fn subfolders(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn name_of(path: &Path) -> String {
     let named = path.file_name().map(ToOwned::to_owned);
     let resolved = || fs::canonicalize(path).ok().and_then(|path| path.file_name().map(ToOwned::to_owned));
-    named
-        .or_else(resolved)
-        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+    named.or_else(resolved).map_or_else(|| shown(path.as_os_str()), |name| shown(&name))
+}
+
+/// Text that tells names apart: bytes that are not UTF-8 as `\xNN`.
+fn shown(name: &OsStr) -> String {
+    name.as_bytes().utf8_chunks().fold(String::new(), |text, chunk| {
+        format!("{text}{}{}", chunk.valid(), chunk.invalid().escape_ascii())
+    })
+}
+
+/// Whether rows can be recorded under the folder's name. Those of folders above it do not matter.
+fn has_text_name(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| name.to_str().is_some())
 }
 
 /// One spelling for one folder: no trailing or doubled slashes.
@@ -244,6 +295,50 @@ mod tests {
         fs::write(root.path().join("file"), "")?;
         let names: Vec<_> = all(root.path())?.into_iter().map(|place| place.model).collect();
         assert_eq!(names, ["a", "x-4bit", "x"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_or_in_a_circle_has_a_place_and_says_why() -> Outcome {
+        let root = tempfile::tempdir()?;
+        folder(root.path(), "a", Some("{"))?;
+        for (target, name) in [("nowhere", "gone"), ("circle", "circle"), ("a", "whole")] {
+            std::os::unix::fs::symlink(target, root.path().join(name))?;
+        }
+        let places = all(root.path())?;
+        let names: Vec<&str> = places.iter().map(|place| place.model.as_str()).collect();
+        assert_eq!(names, ["a", "circle", "gone", "whole"]);
+        for (place, why) in [
+            (&places[1], "a link to circle, which cannot be reached"),
+            (&places[2], "a link to nowhere, which does not exist"),
+        ] {
+            let Action::Record(exclusion, detail) = &place.action else { return Err("measured".into()) };
+            assert_eq!(exclusion.to_string(), "SKIP:not_a_checkpoint");
+            assert!(detail.starts_with(why), "{detail}");
+        }
+        assert!(matches!(&places[3].action, Action::Record(Exclusion::Fail(_), _)));
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_name_that_is_not_utf8_is_a_fault_and_two_of_them_are_not_one() -> Outcome {
+        let root = tempfile::tempdir()?;
+        for name in [b"a\xff", b"a\xfe"] {
+            let path = root.path().join(OsStr::from_bytes(name));
+            fs::create_dir(&path)?;
+            fs::write(path.join("config.json"), r#"{"model_type":"llama"}"#)?;
+            assert!(matches!(single(&path), Err(PlanError::NameNotUtf8 { .. })));
+        }
+        let places = all(root.path())?;
+        let names: Vec<&str> = places.iter().map(|place| place.model.as_str()).collect();
+        assert_eq!(names, [r"a\xfe", r"a\xff"]);
+        assert_ne!(places[0].shown_path(), places[1].shown_path());
+        for place in &places {
+            let Action::Record(exclusion, detail) = &place.action else { return Err("measured".into()) };
+            assert_eq!(exclusion.to_string(), "FAIL:load");
+            assert!(detail.contains("not UTF-8") && detail.contains("rename"), "{detail}");
+        }
         Ok(())
     }
 

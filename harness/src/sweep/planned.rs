@@ -11,7 +11,7 @@ use super::plan::Action;
 use super::prepare::Resolved;
 use super::previous::Previous;
 use crate::cli::{Cooldown, SweepArgs};
-use crate::text::counted;
+use crate::text::{counted, one_line};
 
 /// One row of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,7 +40,7 @@ pub(super) fn plan(
         for cell in resolved.cells(place) {
             let row = |status: Status, detail: String, seconds: f64| Planned {
                 model: place.model.clone(),
-                path: place.path.display().to_string(),
+                path: place.shown_path(),
                 expected: status.to_string(),
                 detail,
                 minutes: (seconds / 60.0 * 100.0).round() / 100.0,
@@ -96,18 +96,22 @@ fn waited(arguments: &SweepArgs, weight_bytes: u64) -> f64 {
 
 /// The plan as text: a line a row, and the sum.
 pub(super) fn table(planned: &[Planned]) -> String {
-    let width = |of: fn(&Planned) -> &str, least: usize| {
-        planned.iter().map(|row| of(row).chars().count()).max().unwrap_or(0).max(least)
+    let lines: Vec<[String; 4]> = planned
+        .iter()
+        .map(|row| {
+            let expected = if row.expected.is_empty() { "ok" } else { &row.expected };
+            let detail = row.detail.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            [one_line(&row.model), one_line(expected), format!("{:.1}", row.minutes), detail]
+        })
+        .collect();
+    let width = |column: fn(&[String; 4]) -> &str, least: usize| {
+        lines.iter().map(|line| column(line).chars().count()).max().unwrap_or(0).max(least)
     };
-    let shown = |row: &Planned| if row.expected.is_empty() { "ok".to_owned() } else { row.expected.clone() };
-    let model = width(|row| &row.model, 5);
-    let expected = width(|row| &row.expected, 8);
+    let (model, expected) = (width(|[model, ..]| model, 5), width(|[_, expected, ..]| expected, 8));
     let mut text = format!("{:model$}  {:expected$}  {:>7}  detail\n", "model", "expected", "minutes");
-    for row in planned {
-        let detail: String = row.detail.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    for [name, status, minutes, detail] in &lines {
         // OK to ignore: writing to a String does not fail.
-        let _ =
-            writeln!(text, "{:model$}  {:expected$}  {:>7.1}  {detail}", row.model, shown(row), row.minutes);
+        let _ = writeln!(text, "{name:model$}  {status:expected$}  {minutes:>7}  {detail}");
     }
     let measured = planned.iter().filter(|row| row.expected.is_empty()).count();
     let minutes: f64 = planned.iter().map(|row| row.minutes).sum();

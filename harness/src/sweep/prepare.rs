@@ -25,7 +25,7 @@ use crate::provenance::binary::Executable;
 use crate::provenance::machine::Machine;
 use crate::provenance::private::Abbreviations;
 use crate::provenance::{environment, sha256_hex};
-use crate::text::{complain, counted, duration, tail};
+use crate::text::{complain, counted, duration, one_line, tail};
 use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::Hello;
 use crate::worker::session::{Cut, Session, Surroundings, introduce};
@@ -238,16 +238,18 @@ fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Plac
     }
     let (with, without): (Vec<Place>, Vec<Place>) = places.into_iter().partition(|place| place.takes_images);
     let left_out: Vec<String> = without.into_iter().map(|place| place.model).collect();
+    let listed =
+        |names: &mut dyn Iterator<Item = &String>| names.map(one_line).collect::<Vec<_>>().join(", ");
     let named = |places: &[Place]| match places {
         [] => "none".to_owned(),
-        places => places.iter().map(|place| place.model.as_str()).collect::<Vec<_>>().join(", "),
+        places => listed(&mut places.iter().map(|place| &place.model)),
     };
     complain(&format!("{NO_VISION}; each row says so"));
     complain(&format!("checkpoints that take images: {} ({})", named(&with), counted(with.len(), "folder")));
     if !left_out.is_empty() {
         complain(&format!(
             "left out of the image sweep, since they take no images: {} ({})",
-            left_out.join(", "),
+            listed(&mut left_out.iter()),
             counted(left_out.len(), "folder")
         ));
     }
@@ -329,16 +331,19 @@ pub(super) fn facts(
         "reference": arguments.reference.is_some(),
     });
     let machine = Machine::this();
+    let private =
+        Abbreviations::new(tree.comparison.root.as_deref().or(Some(&workspace)), std::env::home_dir());
     let key = resume::Key {
         executable_sha256: executable.sha256.clone(),
         workload_sha256: sha256_hex(workload.to_string().as_bytes()),
+        workload: private.json(workload),
         host_id: machine.host_id.clone(),
     };
     let planned: Vec<String> = resolved
         .order
         .iter()
         .filter_map(|at| resolved.places.get(*at))
-        .flat_map(|place| resolved.cells(place).into_iter().map(|_| place.path.display().to_string()))
+        .flat_map(|place| resolved.cells(place).into_iter().map(|_| place.shown_path()))
         .collect();
     let settings = json!({
         "set": "sweep",
@@ -386,10 +391,7 @@ pub(super) fn facts(
         machine,
         key,
         harness: if arguments.is_vlm() { HarnessKind::Vlm } else { HarnessKind::Text },
-        private: Abbreviations::new(
-            tree.comparison.root.as_deref().or(Some(&workspace)),
-            std::env::home_dir(),
-        ),
+        private,
         tree,
         environment: environment::that_matter(std::env::vars_os()),
         argv: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),

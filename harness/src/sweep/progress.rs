@@ -2,17 +2,37 @@
 //!
 //! Nothing ticks by itself: the screen is only drawn when a step begins, never while one is timed.
 
+use std::fmt;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::text::{bytes, complain, duration};
+use crate::text::{bytes, complain, duration, one_line};
 use crate::worker::protocol::Stage;
 use crate::worker::session::Progress;
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
+
+/// What is measured beside the row of a checkpoint, and counts nowhere in the progress of the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Aside {
+    /// The control, on this checkpoint.
+    Control(String),
+    /// The reference, on this checkpoint.
+    Reference(String),
+}
+
+impl fmt::Display for Aside {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, model) = match self {
+            Self::Control(model) => ("control", model),
+            Self::Reference(model) => ("reference", model),
+        };
+        write!(formatter, "{what} {}", one_line(model))
+    }
+}
 
 /// The progress of a sweep.
 #[derive(Debug)]
@@ -24,6 +44,7 @@ pub(super) struct SweepProgress {
     begun: Instant,
     place: usize,
     model: String,
+    aside: Option<Aside>,
     passes_done: u32,
     last: Option<String>,
 }
@@ -46,6 +67,7 @@ impl SweepProgress {
             begun: Instant::now(),
             place: 0,
             model: String::new(),
+            aside: None,
             passes_done: 0,
             last: None,
         }
@@ -54,8 +76,18 @@ impl SweepProgress {
     /// A checkpoint begins.
     pub(super) fn begin(&mut self, place: usize, model: &str) {
         self.place = place;
-        model.clone_into(&mut self.model);
+        self.model = one_line(model);
         self.passes_done = 0;
+    }
+
+    /// The steps that follow are those of a control or of the reference, until `None` says that they are the row's again.
+    pub(super) fn aside(&mut self, aside: Option<Aside>) {
+        self.aside = aside;
+    }
+
+    /// A line that stays: what became of a control or of the reference.
+    pub(super) fn told_aside(&mut self, aside: &Aside, line: &str) {
+        self.stay(&format!("{aside}: {line}"));
     }
 
     /// A step of the checkpoint.
@@ -65,7 +97,9 @@ impl SweepProgress {
             Progress::Step(Stage::Load, _) => "loading".to_owned(),
             Progress::Step(Stage::Warmup, _) => "warming up".to_owned(),
             Progress::Step(Stage::Bench, rep) => {
-                self.passes_done = rep;
+                if self.aside.is_none() {
+                    self.passes_done = rep;
+                }
                 format!("repetition {rep} of {}", self.passes.saturating_sub(1))
             }
             Progress::Loading { done_bytes, total_bytes } => {
@@ -81,10 +115,13 @@ impl SweepProgress {
 
     /// A line that stays: how a checkpoint ended.
     pub(super) fn ended(&mut self, line: &str) {
-        let line = format!("[{}/{}] {}: {line}", self.place + 1, self.work.len(), self.model);
+        self.stay(&format!("[{}/{}] {}: {line}", self.place + 1, self.work.len(), self.model));
+    }
+
+    fn stay(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| complain(&line)),
-            None => complain(&line),
+            Some(bar) => bar.suspend(|| complain(line)),
+            None => complain(line),
         }
     }
 
@@ -99,7 +136,7 @@ impl SweepProgress {
         let (done, all) = self.done_of_all();
         let left = time_left(self.begun.elapsed(), done, all);
         let left = left.map(|left| format!(", about {} left", duration(left))).unwrap_or_default();
-        let line = format!("[{}/{}] {}: {text}{left}", self.place + 1, self.work.len(), self.model);
+        let line = format!("[{}/{}] {}: {text}{left}", self.place + 1, self.work.len(), self.what());
         match &self.bar {
             Some(bar) => {
                 let share = if all > 0.0 { done / all } else { 0.0 };
@@ -118,6 +155,11 @@ impl SweepProgress {
             }
             None => {}
         }
+    }
+
+    /// What is measured right now, and on which checkpoint.
+    fn what(&self) -> String {
+        self.aside.as_ref().map_or_else(|| self.model.clone(), ToString::to_string)
     }
 
     fn done_of_all(&self) -> (f64, f64) {
@@ -144,6 +186,24 @@ mod tests {
         assert_eq!(time_left(Duration::from_secs(10), 1.0, 4.0), Some(Duration::from_secs(30)));
         assert_eq!(time_left(Duration::from_secs(10), 4.0, 4.0), Some(Duration::ZERO));
         assert_eq!(time_left(Duration::from_secs(10), 0.0, 4.0), None);
+    }
+
+    #[test]
+    fn steps_of_a_control_and_of_the_reference_say_so_and_do_not_count_as_the_rows() {
+        let mut progress = SweepProgress::new(&[100, 100], 3);
+        progress.begin(1, "x");
+        progress.step(Progress::Step(Stage::Bench, 2));
+        assert_eq!(progress.what(), "x");
+        for (aside, what) in [
+            (Aside::Control("small".to_owned()), "control small"),
+            (Aside::Reference("x".to_owned()), "reference x"),
+        ] {
+            progress.aside(Some(aside));
+            progress.step(Progress::Step(Stage::Bench, 1));
+            assert_eq!((progress.what().as_str(), progress.passes_done), (what, 2));
+        }
+        progress.aside(None);
+        assert_eq!(progress.what(), "x");
     }
 
     #[test]

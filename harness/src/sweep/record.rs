@@ -154,7 +154,7 @@ impl RunFacts {
         let config = folder.map(CheckpointFolder::config);
         Checkpoint {
             model: place.model.clone(),
-            model_path: self.private.text(&place.path.display().to_string()),
+            model_path: self.private.text(&place.shown_path()),
             model_type: config.map(|config| config.model_type().to_owned()).into(),
             weight_dtype: folder.and_then(weight_dtype).into(),
             bits_per_weight: loaded.and_then(|loaded| loaded.bits_per_weight).into(),

@@ -3,6 +3,7 @@
 use crate::pins::{Pins, Wheel};
 use crate::{MlxBuild, variable};
 use sha2::{Digest, Sha256};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -120,9 +121,21 @@ fn unpack(file: &Path, contents: &Path) -> Result<(), String> {
     })
 }
 
-/// `MLXCEL_CACHE_DIR`, else the user's cache folder.
+/// `MLXCEL_CACHE_DIR`, else the user's cache folder. Relative to the workspace, where cargo is run most often: a build
+/// script itself runs in its package's folder.
 fn cache_dir() -> Result<PathBuf, String> {
-    let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("../..");
+    let root = root.canonicalize().map_err(|error| cannot("find", &root, &error))?;
+    cache_dir_of(&root, |name| env::var_os(name))
+}
+
+pub(crate) fn cache_dir_of(
+    root: &Path,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, String> {
+    let named = |name: &str| {
+        variable(name).filter(|value| !value.is_empty()).map(PathBuf::from).map(|dir| root.join(dir))
+    };
     named("MLXCEL_CACHE_DIR")
         .or_else(|| named("XDG_CACHE_HOME").map(|dir| dir.join("mlxcel")))
         .or_else(|| named("HOME").map(|home| home.join(".cache/mlxcel")))

@@ -18,7 +18,8 @@ pub(crate) fn compile(manifest_dir: &Path, mlx_include: &Path) -> Result<(), Str
         .collect();
     files.sort();
     files.extend(
-        ["compat/compat.cpp", "compat/cuda.cpp", "compat/primitive.cpp"].map(|file| manifest_dir.join(file)),
+        ["compat/compat.cpp", "compat/cuda.cpp", "compat/nodes.cpp", "compat/primitive.cpp"]
+            .map(|file| manifest_dir.join(file)),
     );
     cc::Build::new()
         .cpp(true)

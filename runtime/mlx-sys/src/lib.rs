@@ -30,6 +30,15 @@ unsafe extern "C" {
     pub fn mlx_array_data_bfloat16(arr: mlx_array) -> *const bfloat16_t;
     /// The file that the loader took MLX from; null when it cannot say. Owned by the loader.
     pub fn mlxcel_library_path() -> *const ::std::os::raw::c_char;
+    /// Calls `visit` once for each operation that `output` waits for; 0, or 1 where it failed.
+    pub fn mlxcel_visit_nodes(
+        output: mlx_array,
+        visit: unsafe extern "C" fn(
+            name: *const ::std::os::raw::c_char,
+            context: *mut ::std::os::raw::c_void,
+        ),
+        context: *mut ::std::os::raw::c_void,
+    ) -> ::std::os::raw::c_int;
     /// Adds a computation of our own to the graph; `compat/primitive.h` says what each argument is.
     pub fn mlxcel_add_node(
         node: *const mlxcel_node,

@@ -128,3 +128,18 @@ fn every_pinned_file_belongs_to_the_pinned_version_and_has_a_digest() {
         assert!(wheel.sha256.len() == 64 && wheel.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 }
+
+#[test]
+fn a_relative_cache_folder_is_one_of_the_workspace_as_it_is_for_a_program_run_from_there() {
+    let with = |variables: &'static [(&'static str, &'static str)]| {
+        fetch::cache_dir_of(Path::new("/workspace"), move |name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+        })
+    };
+    let folder = |path: &str| Ok(PathBuf::from(path));
+    assert_eq!(with(&[("MLXCEL_CACHE_DIR", ".cache"), ("HOME", "/home")]), folder("/workspace/.cache"));
+    assert_eq!(with(&[("MLXCEL_CACHE_DIR", "/cache")]), folder("/cache"));
+    assert_eq!(with(&[("MLXCEL_CACHE_DIR", ""), ("XDG_CACHE_HOME", "/x")]), folder("/x/mlxcel"));
+    assert_eq!(with(&[("HOME", "/home")]), folder("/home/.cache/mlxcel"));
+    assert!(with(&[]).is_err());
+}

@@ -1,23 +1,24 @@
 //! Grouped-query self-attention with rotary positions and a key-value cache.
 
 use super::linear::{Held, Linear};
+use super::on_cpu;
+use super::parallel::Parallel;
 use super::rms_norm::RmsNorm;
 use super::rope::{Rope, to_heads};
-use crate::cache::{Cache, Mask, range};
+use crate::cache::{Cache, Mask, Masks, range};
 use crate::kernels::cpu::{self, HeadsArrays, HeldAttention};
-use crate::kernels::mlx::Result;
+use crate::kernels::mlx::{Result, slice};
 use crate::model::Positions;
-use crate::version::Backend;
+use mlx_rs::error::Exception;
 use mlx_rs::fast::{ScaledDotProductAttentionMask, scaled_dot_product_attention};
 use mlx_rs::{Array, ops};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Attention over `[1, length, hidden]`.
 #[derive(Debug)]
 pub(crate) struct Attention {
-    pub(crate) q_proj: Linear,
-    pub(crate) k_proj: Linear,
-    pub(crate) v_proj: Linear,
+    /// The layers that make queries, keys and values.
+    pub(crate) projections: Parallel<3>,
     pub(crate) o_proj: Linear,
     /// Normalizes each head's queries, in architectures that do.
     pub(crate) q_norm: Option<RmsNorm>,
@@ -40,19 +41,25 @@ impl Attention {
         &self,
         norm: &RmsNorm,
         x: &Array,
-        mask: &Mask,
+        masks: &Masks,
         cache: &mut Cache,
         positions: Positions,
         residual: Option<&Array>,
     ) -> Result<Array> {
+        let mask = masks.of(cache.kind());
         let skipped = if positions == Positions::Last { x.dim(1) - 1 } else { 0 };
         // The last position alone sees everything that is cached for it.
         let mask = if skipped > 0 { &Mask::None } else { mask };
         if let Some(result) = self.forward_into_cache(norm, x, mask, cache, skipped, residual)? {
             return Ok(result);
         }
-        let [queries, keys, values] = self.inputs(norm, x, cache.offset(), skipped)?;
-        let (mut keys, mut values) = cache.update(keys, values)?;
+        let of_one = self.inputs_of_one(norm, x, masks, cache)?;
+        let (queries, (mut keys, mut values)) = if let Some(inputs) = of_one {
+            inputs
+        } else {
+            let [queries, keys, values] = self.inputs(norm, x, cache.offset(), skipped)?;
+            (queries, cache.update(keys, values)?)
+        };
         if skipped > 0 {
             (keys, values) = cache.seen_by_last(keys, values)?;
         }
@@ -120,10 +127,11 @@ impl Attention {
 
     fn held(&self, norm: &RmsNorm) -> Option<&Arc<HeldAttention>> {
         let held = self.held.get_or_init(|| {
+            let [queries, keys, values] = self.projections.apart()?;
             let parts = [
-                part(&self.q_proj, self.heads, self.q_norm.as_ref()),
-                part(&self.k_proj, self.key_value_heads, self.k_norm.as_ref()),
-                part(&self.v_proj, self.key_value_heads, None),
+                part(queries, self.heads, self.q_norm.as_ref()),
+                part(keys, self.key_value_heads, self.k_norm.as_ref()),
+                part(values, self.key_value_heads, None),
             ];
             HeldAttention::new(norm.arrays(), parts, self.o_proj.held()?, self.head_dim).map(Arc::new)
         });
@@ -138,14 +146,45 @@ impl Attention {
             return Ok(inputs);
         }
         let x = norm.forward(x)?;
-        let asking = if skipped > 0 { Positions::Last.of(&x)? } else { x.clone() };
-        let queries = self.q_proj.forward(&asking)?;
-        let keys = self.k_proj.forward(&x)?;
+        let [queries, keys, values] = if x.dim(1) == 1 {
+            <[Array; 3]>::try_from(self.projections.forward(&x)?)
+                .map_err(|_| Exception::custom("three layers give three results"))?
+        } else {
+            let [queries, keys, values] = self.projections.each();
+            let asking = if skipped > 0 { Positions::Last.of(&x)? } else { x.clone() };
+            [queries.forward(&asking)?, keys.forward(&x)?, values.forward(&x)?]
+        };
         Ok([
             self.rotate(queries, self.heads, self.q_norm.as_ref(), offset + skipped)?,
             self.rotate(keys, self.key_value_heads, self.k_norm.as_ref(), offset)?,
-            to_heads(&self.v_proj.forward(&x)?, self.key_value_heads)?,
+            to_heads(&values, self.key_value_heads)?,
         ])
+    }
+
+    /// The queries of a single position, and all keys and values after its own were appended, in as few nodes as MLX's
+    /// operations allow: one product, one rotation of all heads (values by no angle), one write. `None`, and the cache as it
+    /// was, where the layers are apart, heads are normalized or scaled, or there are more positions.
+    fn inputs_of_one(
+        &self,
+        norm: &RmsNorm,
+        x: &Array,
+        masks: &Masks,
+        cache: &mut Cache,
+    ) -> Result<Option<(Array, (Array, Array))>> {
+        let (Some(projection), None, None) = (self.projections.joined(), &self.q_norm, &self.k_norm) else {
+            return Ok(None);
+        };
+        if x.dim(0) != 1 || x.dim(1) != 1 || self.rope.scales_input() {
+            return Ok(None);
+        }
+        let (heads, kept, width) = (self.heads, 2 * self.key_value_heads, self.head_dim);
+        let positions = masks.starts().of_heads(heads + self.key_value_heads, self.key_value_heads);
+        let projected = projection.forward(&norm.forward(x)?)?.reshape(&[heads + kept, 1, width])?;
+        let turned =
+            self.rope.forward_heads(&projected, &positions)?.reshape(&[1, heads + kept, 1, width])?;
+        let queries = slice(&turned, &[0; 4], &[1, heads, 1, width])?;
+        let both = slice(&turned, &[0, heads, 0, 0], &[1, heads + kept, 1, width])?;
+        Ok(Some((queries, cache.append(&both)?)))
     }
 
     /// Heads of `[1, heads, length, head_dim]`, normalized where the architecture does, and turned by position.
@@ -174,7 +213,9 @@ impl Attention {
         } else {
             scaled_dot_product_attention(queries, keys, values, self.scale, mask, None)?
         };
-        attended.transpose_axes(&[0, 2, 1, 3])?.reshape(&[batch, length, self.heads * self.head_dim])
+        // The heads of one position lie behind each other already.
+        let attended = if length == 1 { attended } else { attended.transpose_axes(&[0, 2, 1, 3])? };
+        attended.reshape(&[batch, length, self.heads * self.head_dim])
     }
 
     /// Causal attention, a block of queries at a time over the keys that the block may see. MLX's CPU backend computes
@@ -206,9 +247,3 @@ fn part<'a>(linear: &'a Linear, heads: i32, norm: Option<&'a RmsNorm>) -> HeadsA
 
 /// Queries that attend together on a CPU. Smaller leaves out more of the masked half and gives smaller products.
 const QUERY_BLOCK: i32 = 256;
-
-/// Whether MLX computes on the processor; asked once.
-fn on_cpu() -> bool {
-    static ON_CPU: OnceLock<bool> = OnceLock::new();
-    *ON_CPU.get_or_init(|| Backend::current() == Backend::Cpu)
-}

@@ -5,7 +5,7 @@ use super::embedding::Embedding;
 use super::linear::Linear;
 use super::mlp::GatedMlp;
 use super::rms_norm::RmsNorm;
-use crate::cache::{Cache, CacheKind, Mask};
+use crate::cache::{Cache, CacheKind, Mask, Masks};
 use crate::kernels::mlx::Result;
 use crate::model::Positions;
 use crate::models::Architecture;
@@ -33,9 +33,9 @@ pub(crate) struct PreNormLayer {
 }
 
 impl PreNormLayer {
-    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache, positions: Positions) -> Result<Array> {
+    fn forward(&self, x: &Array, masks: &Masks, cache: &mut Cache, positions: Positions) -> Result<Array> {
         let residual = positions.of(x)?;
-        let x = self.self_attn.forward(&self.input_layernorm, x, mask, cache, positions, Some(&residual))?;
+        let x = self.self_attn.forward(&self.input_layernorm, x, masks, cache, positions, Some(&residual))?;
         self.mlp.forward(&self.post_attention_layernorm, &x, Some(&x))
     }
 }
@@ -45,13 +45,20 @@ impl Architecture for PreNormDecoder {
         self.layers.iter().map(|layer| layer.cache_kind).collect()
     }
 
+    fn join(&mut self) -> Result<()> {
+        self.layers.iter_mut().try_for_each(|layer| {
+            layer.self_attn.projections.join()?;
+            layer.mlp.inputs.join()
+        })
+    }
+
     fn hidden(&self, ids: &Array, caches: &mut [Cache], positions: Positions) -> Result<Array> {
         let mut x = self.embed_tokens.forward(ids)?;
         let masks = Mask::per_kind(ids.dim(1), caches)?;
         let last = self.layers.len().saturating_sub(1);
         for (index, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
             let positions = if index == last { positions } else { Positions::All };
-            x = layer.forward(&x, masks.of(layer.cache_kind), cache, positions)?;
+            x = layer.forward(&x, &masks, cache, positions)?;
         }
         self.norm.forward(&x)
     }

@@ -172,6 +172,21 @@ impl Rope {
 }
 
 impl Rope {
+    /// Rotates `x` of `[heads, 1, dim]`, one position of each head, by the head's own position in `positions` (`[heads]`);
+    /// position 0 leaves a head as it is. Not for inputs that are [scaled](Self::scales_input).
+    pub(crate) fn forward_heads(&self, x: &Array, positions: &Array) -> Result<Array> {
+        let (base, scale, table) = match &self.frequencies {
+            Frequencies::Base { base, scale } => (Some(*base), *scale, None),
+            Frequencies::Table(table) => (None, 1.0, Some(table)),
+        };
+        fast::rope_dynamic(x, self.dims, self.traditional, base, scale, positions, table)
+    }
+
+    /// Whether the input is scaled before it is turned.
+    pub(crate) fn scales_input(&self) -> bool {
+        self.input_scale.is_some()
+    }
+
     /// What a kernel needs that turns heads among other things; `None` where the input is scaled before.
     pub(crate) fn turning(&self, offset: i32) -> Option<(Turning, &Array)> {
         self.input_scale.is_none().then(|| (self.turning_of_scaled(offset), &self.angles))
@@ -188,6 +203,10 @@ impl Rope {
 
 /// `[1, length, heads · dim]` or `[1, length, heads, dim]` as `[1, heads, length, dim]`.
 pub(super) fn to_heads(x: &Array, heads: i32) -> Result<Array> {
+    if x.dim(1) == 1 {
+        // The heads of one position lie behind each other already.
+        return x.reshape(&[x.dim(0), heads, 1, -1]);
+    }
     let split = if x.ndim() == 4 { x.clone() } else { x.reshape(&[x.dim(0), x.dim(1), heads, -1])? };
     split.transpose_axes(&[0, 2, 1, 3])
 }

@@ -55,7 +55,7 @@ impl FullCache {
 }
 
 /// A buffer with room for keys or values of `shape` behind the first `filled` positions of the old one.
-fn grown(buffer: Option<&Array>, filled: i32, shape: &[i32], dtype: Dtype) -> Result<Array> {
+pub(super) fn grown(buffer: Option<&Array>, filled: i32, shape: &[i32], dtype: Dtype) -> Result<Array> {
     let &[batch, heads, length, dim] = shape else {
         return Err(Exception::custom("keys and values have four axes"));
     };

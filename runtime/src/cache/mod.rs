@@ -1,13 +1,17 @@
 //! Key-value caches: what each layer keeps of the positions it has seen, and the mask that goes with it.
 
 mod full;
+mod joined;
+mod starts;
 mod window;
 
 use crate::kernels::cpu::Sight;
-use crate::kernels::mlx::Result;
+use crate::kernels::mlx::{Result, slice};
 use full::FullCache;
 pub(crate) use full::range;
+use joined::JoinedCache;
 use mlx_rs::{Array, ops};
+pub(crate) use starts::Starts;
 use window::WindowCache;
 
 /// How far back a layer looks.
@@ -23,12 +27,15 @@ pub(crate) enum CacheKind {
 #[derive(Debug)]
 pub(crate) enum Cache {
     Full(FullCache),
+    Joined(JoinedCache),
     Window(WindowCache),
 }
 
 impl Cache {
-    pub(crate) fn new(kind: CacheKind) -> Self {
+    /// `joined` says whether MLX's own operations will fill it, which write keys and values into one buffer.
+    pub(crate) fn new(kind: CacheKind, joined: bool) -> Self {
         match kind {
+            CacheKind::Full if joined => Self::Joined(JoinedCache::default()),
             CacheKind::Full => Self::Full(FullCache::default()),
             CacheKind::Window(window) => Self::Window(WindowCache::new(window)),
         }
@@ -38,6 +45,7 @@ impl Cache {
     pub(crate) fn offset(&self) -> i32 {
         match self {
             Self::Full(cache) => cache.offset(),
+            Self::Joined(cache) => cache.offset(),
             Self::Window(cache) => cache.offset(),
         }
     }
@@ -46,14 +54,26 @@ impl Cache {
     pub(crate) fn update(&mut self, keys: Array, values: Array) -> Result<(Array, Array)> {
         match self {
             Self::Full(cache) => cache.update(&keys, &values),
+            Self::Joined(cache) => cache.update(&keys, &values),
             Self::Window(cache) => cache.update(keys, values),
         }
+    }
+
+    /// The same for keys before values in one array of `[1, 2 · heads, length, head_dim]`.
+    pub(crate) fn append(&mut self, both: &Array) -> Result<(Array, Array)> {
+        if let Self::Joined(cache) = self {
+            return cache.append(both);
+        }
+        let (shape, heads) = (both.shape(), both.dim(1) / 2);
+        let keys = slice(both, &[0; 4], &[both.dim(0), heads, both.dim(2), both.dim(3)])?;
+        let values = slice(both, &[0, heads, 0, 0], shape)?;
+        self.update(keys, values)
     }
 
     /// What the last position alone sees of the keys and values that [`Cache::update`] returned.
     pub(crate) fn seen_by_last(&self, keys: Array, values: Array) -> Result<(Array, Array)> {
         match self {
-            Self::Full(_) => Ok((keys, values)),
+            Self::Full(_) | Self::Joined(_) => Ok((keys, values)),
             Self::Window(cache) => {
                 let length = keys.dim(2);
                 let start = (length - cache.window()).max(0);
@@ -66,13 +86,14 @@ impl Cache {
     pub(crate) fn arrays(&self) -> Vec<&Array> {
         match self {
             Self::Full(cache) => cache.arrays(),
+            Self::Joined(cache) => cache.arrays(),
             Self::Window(cache) => cache.arrays(),
         }
     }
 
-    fn kind(&self) -> CacheKind {
+    pub(crate) fn kind(&self) -> CacheKind {
         match self {
-            Self::Full(_) => CacheKind::Full,
+            Self::Full(_) | Self::Joined(_) => CacheKind::Full,
             Self::Window(cache) => CacheKind::Window(cache.window()),
         }
     }
@@ -81,7 +102,7 @@ impl Cache {
     fn mask(&self, length: i32) -> Result<Mask> {
         match self {
             _ if length == 1 => Ok(Mask::None),
-            Self::Full(_) => Ok(Mask::Causal),
+            Self::Full(_) | Self::Joined(_) => Ok(Mask::Causal),
             Self::Window(cache) => {
                 let earlier = cache.kept_for_next_chunk();
                 if earlier + length <= cache.window() {
@@ -120,8 +141,11 @@ impl From<&Mask> for Sight {
     }
 }
 
-/// The masks of one forward pass, one a kind of cache.
-pub(crate) struct Masks(Vec<(CacheKind, Mask)>);
+/// What the layers of one forward pass share: a mask for each kind of cache, and where the pass starts.
+pub(crate) struct Masks {
+    kinds: Vec<(CacheKind, Mask)>,
+    starts: Starts,
+}
 
 impl Mask {
     /// The masks for `length` new positions. All caches of a kind have seen the same positions.
@@ -133,13 +157,17 @@ impl Mask {
                 masks.push((kind, cache.mask(length)?));
             }
         }
-        Ok(Masks(masks))
+        Ok(Masks { kinds: masks, starts: Starts::at(caches.first().map_or(0, Cache::offset)) })
     }
 }
 
 impl Masks {
     pub(crate) fn of(&self, kind: CacheKind) -> &Mask {
-        self.0.iter().find(|(known, _)| *known == kind).map_or(&Mask::None, |(_, mask)| mask)
+        self.kinds.iter().find(|(known, _)| *known == kind).map_or(&Mask::None, |(_, mask)| mask)
+    }
+
+    pub(crate) fn starts(&self) -> &Starts {
+        &self.starts
     }
 }
 

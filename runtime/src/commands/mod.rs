@@ -3,6 +3,7 @@
 mod convert;
 mod generate;
 mod info;
+mod logits;
 mod progress;
 mod version;
 
@@ -17,6 +18,9 @@ pub(crate) enum Command {
     Info(info::Arguments),
     /// Make an MLX-format checkpoint from GGUF or safetensors files.
     Convert(convert::Arguments),
+    /// Compute logits after given ids, for comparisons with other programs.
+    #[command(hide = true)]
+    Logits(logits::Arguments),
     /// Say what this binary was built from and which MLX it runs on.
     Version(version::Arguments),
 }
@@ -27,6 +31,7 @@ impl Command {
             Self::Generate(arguments) => generate::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Convert(arguments) => convert::run(&arguments),
+            Self::Logits(arguments) => logits::run(&arguments),
             Self::Version(arguments) => version::run(&arguments),
         }
     }

@@ -1,22 +1,34 @@
 //! `mlxcel version`: everything the binary knows of itself.
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mlxcel::version::{BuildInfo, runtime_stamp};
 use std::io::{self, Write};
 
 /// What to print, and how.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Print JSON, sources included.
-    #[arg(long)]
+    /// How it is printed: a table for people, or JSON with the sources.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
     json: bool,
+}
+
+/// How the answer is printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table for people.
+    Table,
+    /// One JSON document.
+    Json,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let info = BuildInfo::of_running_binary(runtime_stamp()?);
     let mut out = io::stdout().lock();
-    if arguments.json {
+    if arguments.json || arguments.format == Format::Json {
         let json = serde_json::to_string_pretty(&info).context("the build information is not JSON")?;
         return Ok(writeln!(out, "{json}")?);
     }

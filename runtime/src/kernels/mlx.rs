@@ -5,7 +5,7 @@
 use mlx_rs::error::Exception;
 use mlx_rs::{Array, Dtype, Stream};
 use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
-use std::ffi::{CStr, OsStr, c_int};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -127,6 +127,26 @@ pub(crate) fn slice(source: &Array, start: &[c_int], stop: &[c_int]) -> Result<A
     })
 }
 
+/// `source` cut along `axis` before each of `starts`, which ascend: one node, whose results share its memory.
+pub(crate) fn split(source: &Array, starts: &[c_int], axis: c_int) -> Result<Vec<Array>> {
+    let stream = Stream::thread_local_or_default();
+    // SAFETY: the vector is created here, filled by MLX, read while it lives and freed once; the list outlives the call.
+    unsafe {
+        let mut parts = mlx_sys::mlx_vector_array_new();
+        let status = mlx_sys::mlx_split_sections(
+            &raw mut parts,
+            source.as_ptr(),
+            starts.as_ptr(),
+            starts.len(),
+            axis,
+            stream.as_ptr(),
+        );
+        let result = if status == 0 { arrays_of("split", parts) } else { Err(refused("split")) };
+        mlx_sys::mlx_vector_array_free(parts);
+        result
+    }
+}
+
 /// A copy of `source` with `source[start..stop]` replaced by `update`. When nothing else refers to `source`'s data at
 /// evaluation, MLX writes in place.
 pub(crate) fn slice_update(source: &Array, update: &Array, start: &[c_int], stop: &[c_int]) -> Result<Array> {
@@ -149,6 +169,22 @@ pub(crate) fn slice_update(source: &Array, update: &Array, start: &[c_int], stop
             )
         }
     })
+}
+
+/// Calls `visit` with the name of each operation that `output` waits for.
+pub(crate) fn visit_nodes(output: &Array, mut visit: &mut dyn FnMut(&str)) -> Result<()> {
+    unsafe extern "C" fn call(name: *const c_char, context: *mut c_void) {
+        // SAFETY: the context is the visitor below, which nothing else uses meanwhile; the name lives during the call.
+        unsafe {
+            let visit = &mut *context.cast::<&mut dyn FnMut(&str)>();
+            visit(&CStr::from_ptr(name).to_string_lossy());
+        }
+    }
+    // SAFETY: the array and the visitor outlive the call.
+    match unsafe { mlx_sys::mlxcel_visit_nodes(output.as_ptr(), call, (&raw mut visit).cast()) } {
+        0 => Ok(()),
+        _ => Err(refused("visit_nodes")),
+    }
 }
 
 /// The version text of the MLX library that is loaded, for example `0.32.2`.
@@ -232,6 +268,19 @@ fn array_from(operation: &str, call: impl FnOnce(*mut mlx_sys::mlx_array) -> c_i
     }
 }
 
-fn refused(operation: &str) -> Exception {
+/// Handles of its own to the arrays of a vector.
+///
+/// # Safety
+/// The vector lives.
+pub(super) unsafe fn arrays_of(operation: &str, vector: mlx_sys::mlx_vector_array) -> Result<Vec<Array>> {
+    // SAFETY: the indices lie below the vector's size, and each element is taken as a handle that `Array` then owns.
+    unsafe {
+        (0..mlx_sys::mlx_vector_array_size(vector))
+            .map(|index| array_from(operation, |result| mlx_sys::mlx_vector_array_get(result, vector, index)))
+            .collect()
+    }
+}
+
+pub(super) fn refused(operation: &str) -> Exception {
     Exception::custom(format!("MLX refused the operation {operation}"))
 }

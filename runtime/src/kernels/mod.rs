@@ -3,6 +3,7 @@
 //!
 //! The only part of this crate that calls MLX's C interface itself; everything above it is safe code.
 
+pub(crate) mod compiled;
 pub mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod mlx;

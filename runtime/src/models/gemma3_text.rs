@@ -7,9 +7,10 @@ use crate::blocks::attention::Attention;
 use crate::blocks::embedding::Embedding;
 use crate::blocks::linear::{Held, Linear};
 use crate::blocks::mlp::{Activation, GatedMlp};
+use crate::blocks::parallel::Parallel;
 use crate::blocks::rms_norm::RmsNorm;
 use crate::blocks::rope::{Rope, RopeConfig};
-use crate::cache::{Cache, CacheKind, Mask};
+use crate::cache::{Cache, CacheKind, Mask, Masks};
 use crate::checkpoint::{ConfigError, LoadError, Weights, parse_config, size};
 use crate::kernels::mlx::Result;
 use crate::model::Positions;
@@ -169,8 +170,10 @@ impl Config {
             pre_feedforward_layernorm: norm("pre_feedforward_layernorm")?,
             post_feedforward_layernorm: norm("post_feedforward_layernorm")?,
             mlp: GatedMlp {
-                gate_proj: mlp(weights, "gate_proj", intermediate, hidden),
-                up_proj: mlp(weights, "up_proj", intermediate, hidden),
+                inputs: Parallel::Apart([
+                    mlp(weights, "gate_proj", intermediate, hidden),
+                    mlp(weights, "up_proj", intermediate, hidden),
+                ]),
                 down_proj: mlp(weights, "down_proj", hidden, intermediate),
                 activation: Activation::GeluTanh,
                 held: Held::new(),
@@ -196,9 +199,11 @@ impl Config {
         let mut project =
             |name: &str, out: i32, in_: i32| weights.linear(&format!("{prefix}.{name}"), out, in_, false);
         Ok(Attention {
-            q_proj: project("q_proj", heads * head_dim, hidden),
-            k_proj: project("k_proj", key_value_heads * head_dim, hidden),
-            v_proj: project("v_proj", key_value_heads * head_dim, hidden),
+            projections: Parallel::Apart([
+                project("q_proj", heads * head_dim, hidden),
+                project("k_proj", key_value_heads * head_dim, hidden),
+                project("v_proj", key_value_heads * head_dim, hidden),
+            ]),
             o_proj: project("o_proj", hidden, heads * head_dim),
             q_norm: Some(self.norm(weights, &format!("{prefix}.q_norm"), head_dim)?),
             k_norm: Some(self.norm(weights, &format!("{prefix}.k_norm"), head_dim)?),
@@ -242,8 +247,8 @@ impl Config {
 }
 
 impl Layer {
-    fn forward(&self, x: &Array, mask: &Mask, cache: &mut Cache, positions: Positions) -> Result<Array> {
-        let attended = self.self_attn.forward(&self.input_layernorm, x, mask, cache, positions, None)?;
+    fn forward(&self, x: &Array, masks: &Masks, cache: &mut Cache, positions: Positions) -> Result<Array> {
+        let attended = self.self_attn.forward(&self.input_layernorm, x, masks, cache, positions, None)?;
         let x = add_clipped(&positions.of(x)?, &self.post_attention_layernorm.forward(&attended)?)?;
         let fed = self.mlp.forward(&self.pre_feedforward_layernorm, &x, None)?;
         add_clipped(&x, &self.post_feedforward_layernorm.forward(&fed)?)
@@ -265,6 +270,13 @@ impl Architecture for Gemma3Text {
         self.layers.iter().map(|layer| layer.cache_kind).collect()
     }
 
+    fn join(&mut self) -> Result<()> {
+        self.layers.iter_mut().try_for_each(|layer| {
+            layer.self_attn.projections.join()?;
+            layer.mlp.inputs.join()
+        })
+    }
+
     fn hidden(&self, ids: &Array, caches: &mut [Cache], positions: Positions) -> Result<Array> {
         let embedded = self.embed_tokens.forward(ids)?;
         let scale = Array::from_f32(self.embedding_scale).as_dtype(embedded.dtype())?;
@@ -273,7 +285,7 @@ impl Architecture for Gemma3Text {
         let last = self.layers.len().saturating_sub(1);
         for (index, (layer, cache)) in self.layers.iter().zip(caches).enumerate() {
             let positions = if index == last { positions } else { Positions::All };
-            x = layer.forward(&x, masks.of(layer.cache_kind), cache, positions)?;
+            x = layer.forward(&x, &masks, cache, positions)?;
         }
         self.norm.forward(&x)
     }

@@ -4,6 +4,7 @@ use super::Loaded;
 use crate::blocks::attention::Attention;
 use crate::blocks::linear::Held;
 use crate::blocks::mlp::{Activation, GatedMlp};
+use crate::blocks::parallel::Parallel;
 use crate::blocks::pre_norm_decoder::{PreNormDecoder, PreNormLayer};
 use crate::blocks::rms_norm::RmsNorm;
 use crate::blocks::rope::{Rope, RopeConfig};
@@ -139,8 +140,10 @@ impl DecoderConfig {
         Ok(PreNormLayer {
             self_attn: self.attention(weights, traits, rope, &format!("{prefix}.self_attn"))?,
             mlp: GatedMlp {
-                gate_proj: mlp(weights, "gate_proj", intermediate, hidden),
-                up_proj: mlp(weights, "up_proj", intermediate, hidden),
+                inputs: Parallel::Apart([
+                    mlp(weights, "gate_proj", intermediate, hidden),
+                    mlp(weights, "up_proj", intermediate, hidden),
+                ]),
                 down_proj: mlp(weights, "down_proj", hidden, intermediate),
                 activation: Activation::Silu,
                 held: Held::new(),
@@ -177,9 +180,7 @@ impl DecoderConfig {
             })
         };
         Ok(Attention {
-            q_proj,
-            k_proj,
-            v_proj,
+            projections: Parallel::Apart([q_proj, k_proj, v_proj]),
             o_proj,
             q_norm: norm("q_norm"),
             k_norm: norm("k_norm"),

@@ -20,6 +20,10 @@ pub(crate) trait Architecture {
     /// Which cache each layer needs, in order.
     fn cache_kinds(&self) -> Vec<CacheKind>;
 
+    /// Joins the weights of layers that take the same input, for MLX's own operations; one layer at a time, so that the
+    /// weights are not in memory twice.
+    fn join(&mut self) -> Result<()>;
+
     /// The last layer's normalized output for `ids` (`[1, length]`): `[1, length, hidden]`, or `[1, 1, hidden]` where
     /// only the last position is asked for; the last layer then computes nothing but keys and values for the others.
     /// Appends to the caches.

@@ -114,8 +114,12 @@ impl Sampler {
         if let Some(recent) = &self.recent {
             logits = penalize(&logits, recent, self.options.repetition_penalty)?;
         }
-        if let Some(bias) = &self.bias {
-            logits = logits.add(bias.as_dtype(logits.dtype())?)?;
+        if let Some(bias) = &mut self.bias {
+            // Converted once, not in every step.
+            if bias.dtype() != logits.dtype() {
+                *bias = bias.as_dtype(logits.dtype())?;
+            }
+            logits = logits.add(&*bias)?;
         }
         let token = if self.options.is_greedy() {
             argmax_axis(&logits, -1, true)?

@@ -1,8 +1,10 @@
 //! `catalog check`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use mlxcel_catalog::integrity::{FolderReport, check_all, disk_bytes};
+use mlxcel_catalog::scan::of_folder;
 use serde_json::json;
 
 use super::tokenizers::Tokenizers;
@@ -66,9 +68,8 @@ fn folder(text: &mut String, report: &FolderReport) {
         );
     }
     for fault in &report.faults {
-        // Most messages begin with the file; the others need to be told which folder they are about.
-        let of_file = fault.message.starts_with(&place);
-        let place = if of_file { String::new() } else { format!("{place}: ") };
-        let _ = writeln!(text, "FAULT  {place}{}  [{}]", fault.message, fault.rule);
+        // Most messages begin with the file; the others need to be told which folder they are about. They are on one line.
+        let message = of_folder(Path::new(&place), &fault.message);
+        let _ = writeln!(text, "FAULT  {message}  [{}]", fault.rule);
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn scan(arguments: &ScanArgs) -> anyhow::Result<Outcome> {
     for report in &reports {
         let faults = report.faults.iter();
         done.faults.extend(
-            faults.map(|fault| format!("{}: {} [{}]", report.path.display(), fault.message, fault.rule)),
+            faults.map(|fault| format!("{} [{}]", scan::of_folder(&report.path, &fault.message), fault.rule)),
         );
     }
     if !arguments.dry_run {

@@ -92,9 +92,13 @@ fn special_file(dir: &Path) -> Option<String> {
 
 #[cfg(feature = "runtime")]
 fn load(dir: &Path) -> Option<String> {
-    let error = mlxcel::tokenizer::Tokenizer::open(dir).err()?;
+    use mlxcel::tokenizer::{Tokenizer, TokenizerError as Fault};
+    let error = Tokenizer::open(dir).err()?;
+    // These say what to do by themselves.
+    let says_what_to_do =
+        matches!(error, Fault::NoTokenizer { .. } | Fault::BadTokenizer { .. } | Fault::NotAnObject { .. });
     let error = crate::text::told(&anyhow::Error::new(error));
-    Some(format!("{error}; get the tokenizer's files again"))
+    Some(if says_what_to_do { error } else { format!("{error}; get the tokenizer's files again") })
 }
 
 /// Without the runtime nothing can be loaded; that the file is there and is a tokenizer's can be seen all the same.
@@ -110,5 +114,25 @@ fn load(dir: &Path) -> Option<String> {
         Ok(value) if value.get("model").is_some_and(serde_json::Value::is_object) => None,
         Ok(_) => bad("it has no model".to_owned()),
         Err(error) => bad(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_has_one_remedy() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("tokenizer.json");
+        for content in [None, Some("{"), Some("{}"), Some("[]")] {
+            if let Some(content) = content {
+                fs::write(&file, content)?;
+            }
+            let fault = load(folder.path()).unwrap_or_default();
+            let remedies = fault.matches("get ").count();
+            assert_eq!(remedies, 1, "{content:?}: {fault}");
+        }
+        Ok(())
     }
 }

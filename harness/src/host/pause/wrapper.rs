@@ -252,8 +252,12 @@ fn report(record: &Path) {
         Some(Ending::Stopped) => complain(
             "quiet: the watcher was told to stop, and has resumed all while the command ran; the rest of it ran beside them",
         ),
-        _ => complain(&format!("quiet: resumed {} processes", record.suspended.len())),
+        _ => complain(&format!("quiet: resumed {}", processes(record.suspended.len()))),
     }
+}
+
+fn processes(number: usize) -> String {
+    if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
 }
 
 /// Hears the watcher. When it falls silent without having resumed all, all are resumed here, at once.
@@ -306,6 +310,11 @@ mod tests {
         for (raw, code) in [(0, 0), (7 << 8, 7), (9, 137), (15, 143), (255 << 8, 255)] {
             assert_eq!(code_of(ExitStatus::from_raw(raw)), code, "{raw}");
         }
+    }
+
+    #[test]
+    fn one_process_is_no_plural() {
+        assert_eq!([0, 1, 2].map(processes), ["0 processes", "1 process", "2 processes"]);
     }
 
     #[test]
