@@ -70,6 +70,19 @@ fn number(document: &Value, pointer: &str) -> f64 {
     document.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
+/// A gate over the two sides that [`side`] writes.
+const GATE: [&str; 9] = [
+    "gate",
+    "--metric",
+    "decode",
+    "--vary",
+    "nothing",
+    "--baseline",
+    "before.csv",
+    "--candidate",
+    "after.csv",
+];
+
 #[test]
 fn the_sides_run_in_turn_and_their_noise_is_measured_and_kept_for_this_host() -> Outcome {
     let bench = Bench::new()?;
@@ -199,17 +212,6 @@ fn gate_and_compare_take_the_floor_of_the_host_that_the_rows_name_and_say_so() -
     let host = (host_id.as_str(), hardware.as_str());
     side(&bench, "before.csv", host, 1_000_000_000, "a")?;
     side(&bench, "after.csv", host, 1_150_000_000, "b")?;
-    let gate = [
-        "gate",
-        "--metric",
-        "decode",
-        "--vary",
-        "nothing",
-        "--baseline",
-        "before.csv",
-        "--candidate",
-        "after.csv",
-    ];
     let compare = [
         "compare",
         "--before",
@@ -223,10 +225,10 @@ fn gate_and_compare_take_the_floor_of_the_host_that_the_rows_name_and_say_so() -
     ];
 
     // 13% fewer tokens a second: beyond the gate's own 5%, within what this host does by itself.
-    let (code, text) = run(&bench, &gate)?;
+    let (code, text) = run(&bench, &GATE)?;
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("found by `doctor` on"), "{text}");
-    let (code, text) = run(&bench, &[&gate[..], &["--no-doctor"]].concat())?;
+    let (code, text) = run(&bench, &[&GATE[..], &["--no-doctor"]].concat())?;
     assert_eq!(code, Some(3), "{text}");
     assert!(!text.contains("`doctor`"), "{text}");
 
@@ -257,18 +259,7 @@ fn a_floor_is_never_taken_for_another_host() -> Outcome {
     let host = ("45454545454545454545454545454545", hardware);
     side(&bench, "before.csv", host, 1_000_000_000, "a")?;
     side(&bench, "after.csv", host, 1_150_000_000, "b")?;
-    let gate = [
-        "gate",
-        "--metric",
-        "decode",
-        "--vary",
-        "nothing",
-        "--baseline",
-        "before.csv",
-        "--candidate",
-        "after.csv",
-    ];
-    let (code, text) = run(&bench, &gate)?;
+    let (code, text) = run(&bench, &GATE)?;
     assert_eq!(code, Some(3), "{text}");
     assert!(!text.contains("`doctor`"), "{text}");
     Ok(())

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mlxcel_catalog::folder::{CheckpointError, CheckpointFolder};
+use mlxcel_reports::statistics::Summary;
 use serde::Serialize;
 
 use crate::micro::columns::{Column, lines};
@@ -261,14 +262,7 @@ fn cells(report: &Report) -> [String; 9] {
 
 /// The middle value; not a number where there is none.
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match (sorted.get(middle), sorted.len() % 2) {
-        (Some(value), 1) => *value,
-        (Some(value), _) => sorted.get(middle - 1).map_or(f64::NAN, |other| f64::midpoint(*value, *other)),
-        (None, _) => f64::NAN,
-    }
+    Summary::of(values).map_or(f64::NAN, |summary| summary.median)
 }
 
 #[cfg(test)]

@@ -191,10 +191,7 @@ impl RunFacts {
             mlx_version: runtime.mlx_version.clone().into(),
             mlx_commit: runtime.mlx_revision.as_deref().map(short_revision).into(),
             libmlx_sha256: runtime.mlx_library_sha256.clone().into(),
-            kernels: session
-                .and_then(|session| session.loaded.as_ref())
-                .and_then(|loaded| loaded.kernels.clone())
-                .into(),
+            kernels: kernels(session).into(),
             baseline_version: Stamp::unknown(),
         }
     }
@@ -214,6 +211,11 @@ impl RunFacts {
     }
 }
 
+/// Which kernels computed, once the worker said so.
+fn kernels(session: Option<&Session>) -> Option<String> {
+    session?.loaded.as_ref()?.kernels.clone()
+}
+
 /// What a reference runtime says of itself. It is not compiled by us, and has none of our commits.
 fn reference_build(hello: &Hello, backend: Backend, session: Option<&Session>) -> Build {
     let runtime = &hello.runtime;
@@ -228,10 +230,7 @@ fn reference_build(hello: &Hello, backend: Backend, session: Option<&Session>) -
         mlx_version: runtime.mlx_version.clone().into(),
         mlx_commit: runtime.mlx_revision.as_deref().map(short_revision).into(),
         libmlx_sha256: runtime.mlx_library_sha256.clone().into(),
-        kernels: session
-            .and_then(|session| session.loaded.as_ref())
-            .and_then(|loaded| loaded.kernels.clone())
-            .into(),
+        kernels: kernels(session).into(),
         baseline_version: runtime.version.clone().into(),
     }
 }

@@ -8,14 +8,16 @@
 //! The columns of a unit come to lie in the order in which unpacking leaves the fields: of 2 or 4 bits, every fourth
 //! or every other field of a byte's worth; of other widths their own order.
 
-use super::planes::{MAX_STEPS, PLANES, Planes, Prepare};
+use super::piece::{Piece, Units};
+use super::planes::{MAX_STEPS, PLANES, Prepare, prepared_for, unit_floats};
 use super::{Kind, QuantizedWeight, Scheme};
-use crate::pieces::{STREAMS, Streams, in_pieces, write_sums};
-use crate::product::{Means, Output, Rows, Width};
+use crate::pieces::in_pieces;
+use crate::product::{Means, Output, Rows};
 use crate::quantized::rows;
 use crate::scratch::{self, PIECE, PREPARED, lines};
 use crate::share::Shared;
 use crate::simd::{Dot, DotKernel, Isa, MAX_LANES};
+use std::marker::PhantomData;
 
 /// The raised, doubled values of 4-bit floats.
 const RAISED_E2M1: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
@@ -32,17 +34,17 @@ pub(crate) fn serves(isa: Isa, weight: &QuantizedWeight) -> bool {
 /// `x` and the outputs are good for what they say, and each output and weight have as many columns and rows.
 pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeight, &Output)]) {
     let (Some((like, _)), Some(lanes)) = (jobs.first(), means.isa.dot_lanes()) else { return };
-    let layout = Planes::new(lanes, like);
+    let prepared = prepared_for(lanes, like);
     let x_rows = x.rows;
     let mut endless = Vec::new();
-    scratch::with(&PREPARED, x.rows * layout.stride + lines(x.columns), |floats| {
-        let (floats, natural) = floats.split_at_mut(x.rows * layout.stride);
+    scratch::with(&PREPARED, x.rows * prepared.stride + lines(x.columns), |floats| {
+        let (floats, natural) = floats.split_at_mut(x.rows * prepared.stride);
         // SAFETY: the scratch has `stride` floats for each row of `x`.
         unsafe {
             means.isa.run_dot(Prepare {
                 x,
                 weight: like,
-                layout,
+                prepared,
                 natural,
                 to: floats,
                 endless: &mut endless,
@@ -61,10 +63,10 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeig
                 let weight = &weight;
                 // SAFETY: the activations are only read from here on; each piece writes its own columns of its output.
                 unsafe {
-                    means.isa.run_dot(Piece {
+                    means.isa.run_dot(ByBytes(Piece {
                         x,
                         x_rows,
-                        layout,
+                        prepared,
                         weight,
                         out,
                         first,
@@ -72,10 +74,8 @@ pub(crate) unsafe fn products(means: Means<'_>, x: &Rows, jobs: &[(QuantizedWeig
                         width,
                         threads,
                         scales,
-                        tables: [std::ptr::null(); 2],
-                        indices: [0; MAX_LANES],
                         sums,
-                    });
+                    }));
                 }
             });
         });
@@ -190,132 +190,53 @@ impl<const BITS: u32> Layout for Stream<BITS> {
     }
 }
 
-/// Computes the output columns `first..first + rows` for every row of activations.
-struct Piece<'a> {
-    x: *const f32,
-    x_rows: usize,
-    layout: Planes,
-    weight: &'a QuantizedWeight,
-    out: &'a Output,
-    first: usize,
-    rows: usize,
-    width: Width,
-    /// How many threads take pieces.
-    threads: usize,
-    /// Memory for the scales of all rows and their biases.
-    scales: &'a mut [f32],
-    /// Where the scales of the first row lie, and its biases.
-    tables: [*const f32; 2],
-    /// Which of a unit's scales each lane needs, where it spans several groups.
-    indices: [u32; MAX_LANES],
-    /// `rows` sums for each row of activations.
-    sums: &'a mut [f32],
+/// A piece by bytes.
+struct ByBytes<'a>(Piece<'a>);
+
+/// The units of a layout.
+struct ByteUnits<L>(PhantomData<L>);
+
+impl<S: Dot, L: Layout> Units<S> for ByteUnits<L> {
+    type Fields = [S::W; MAX_STEPS];
+
+    #[inline(always)]
+    unsafe fn unpack(from: *const u8, bytes: usize, _: usize) -> [S::W; MAX_STEPS] {
+        unsafe { L::unpack::<S>(from, bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn add<const MB: usize>(
+        fields: &[S::W; MAX_STEPS],
+        scale: S::F,
+        x: &[*const f32; MB],
+        unit: usize,
+        acc: &mut [S::F; MB],
+    ) {
+        unsafe {
+            for (x, acc) in x.iter().zip(acc) {
+                let planes = x.add(unit * unit_floats(L::STEPS, S::LANES));
+                let own = planes.add(PLANES * L::STEPS * S::LANES);
+                let sum = L::join::<S>(fields, planes, own.add(S::LANES));
+                *acc = S::fma(sum, S::mul(scale, S::load(own)), *acc);
+            }
+        }
+    }
 }
 
-impl DotKernel for Piece<'_> {
+impl DotKernel for ByBytes<'_> {
     #[inline(always)]
-    unsafe fn run<S: Dot>(mut self) {
+    unsafe fn run<S: Dot>(self) {
+        let Self(piece) = self;
         // SAFETY: as `products` arranges.
         unsafe {
-            let behind = (self.out.columns - self.first - self.rows) * self.weight.groups();
-            self.tables = self.weight.scales_of_rows::<S>(self.first, self.rows, behind, self.scales);
-            self.indices = rows::scale_of_lanes(self.layout.unit, self.weight.group_size(), S::LANES);
-            match self.weight.scheme {
-                Kind::Affine { bits: 2, .. } => self.all::<S, Words<2>>(),
-                Kind::Affine { bits: 3, .. } => self.all::<S, Stream<3>>(),
-                Kind::Affine { bits: 4, .. } => self.all::<S, Words<4>>(),
-                Kind::Affine { bits: 5, .. } => self.all::<S, Stream<5>>(),
-                Kind::Affine { .. } => self.all::<S, Stream<6>>(),
-                Kind::Mxfp4 | Kind::Nvfp4 => self.all::<S, Codes>(),
+            match piece.weight.scheme {
+                Kind::Affine { bits: 2, .. } => piece.compute::<S, ByteUnits<Words<2>>>(),
+                Kind::Affine { bits: 3, .. } => piece.compute::<S, ByteUnits<Stream<3>>>(),
+                Kind::Affine { bits: 4, .. } => piece.compute::<S, ByteUnits<Words<4>>>(),
+                Kind::Affine { bits: 5, .. } => piece.compute::<S, ByteUnits<Stream<5>>>(),
+                Kind::Affine { .. } => piece.compute::<S, ByteUnits<Stream<6>>>(),
+                Kind::Mxfp4 | Kind::Nvfp4 => piece.compute::<S, ByteUnits<Codes>>(),
             }
-            write_sums::<S>(self.sums, self.x_rows, self.out, self.first, self.rows);
-        }
-    }
-}
-
-impl Piece<'_> {
-    #[inline(always)]
-    fn streams(&self) -> Streams {
-        Streams::new(self.rows, self.weight.row_bytes, self.threads)
-    }
-
-    #[inline(always)]
-    unsafe fn all<S: Dot, L: Layout>(&mut self) {
-        // One pass over the piece for all rows, or one for each.
-        let together = if self.width == Width::Wide { self.x_rows } else { 1 };
-        for m in (0..self.x_rows).step_by(together.max(1)) {
-            for block in 0..self.streams().blocks {
-                // Meanwhile, of the piece that this thread is likely to take next.
-                let later = self.first + self.threads * self.rows + STREAMS * block;
-                self.weight.ask_for_scales::<S>(later, STREAMS);
-                unsafe {
-                    let mut done = 0;
-                    while done < together {
-                        let m_rows = (together - done).min(4);
-                        if m_rows == 1 {
-                            self.block::<S, L, STREAMS, 1>(block, 0, m + done, m_rows);
-                        } else {
-                            for stream in (0..STREAMS).step_by(2) {
-                                self.block::<S, L, 2, 4>(block, stream, m + done, m_rows);
-                            }
-                        }
-                        done += m_rows;
-                    }
-                }
-            }
-        }
-    }
-
-    /// `NB` rows of a block of the weight, beginning with stream `stream`, against `m_rows` of activations, at most `MB`. Rows
-    /// that are not there are others once more.
-    #[inline(always)]
-    unsafe fn block<S: Dot, L: Layout, const NB: usize, const MB: usize>(
-        &mut self,
-        block: usize,
-        stream: usize,
-        m: usize,
-        m_rows: usize,
-    ) {
-        let Planes { stride, sums, unit: unit_columns, .. } = self.layout;
-        let unit_floats = self.layout.unit_floats();
-        let group_size = self.weight.group_size();
-        let groups = self.weight.groups();
-        let row_bytes = self.weight.row_bytes;
-        let unit_bytes = unit_columns / 8 * Scheme(self.weight.scheme).bits() as usize;
-        let units = self.weight.columns.div_ceil(unit_columns);
-        let whole_units = self.weight.columns / unit_columns;
-        let ahead = self.streams().ahead::<NB>(block, stream);
-        let block = self.streams().block::<NB>(block, stream);
-        unsafe {
-            let indices = S::indices(&self.indices);
-            let fields = self.weight.fields.pointer().cast_const();
-            let piece = fields.add(self.first * row_bytes);
-            let row = block.at.map(|at| piece.add(at * row_bytes));
-            let [all_scales, all_biases] = self.tables;
-            let scales = block.at.map(|at| all_scales.add(at * groups));
-            let biases = block.at.map(|at| all_biases.add(at * groups));
-            let x: [*const f32; MB] =
-                std::array::from_fn(|index| self.x.add((m + index.min(m_rows - 1)) * stride));
-            let mut acc = [[S::splat(0.0); MB]; NB];
-            for unit in 0..units {
-                let group = unit * unit_columns / group_size;
-                let bytes = if unit < whole_units { unit_bytes } else { row_bytes - unit * unit_bytes };
-                for (((row, scales), acc), ahead) in row.iter().zip(&scales).zip(&mut acc).zip(ahead) {
-                    let fields = L::unpack::<S>(row.add(unit * unit_bytes), bytes);
-                    S::prefetch(piece.wrapping_add(ahead + unit * unit_bytes));
-                    let scale = S::pick(scales.add(group), indices);
-                    for (x, acc) in x.iter().zip(acc) {
-                        let planes = x.add(unit * unit_floats);
-                        let own = planes.add(PLANES * L::STEPS * S::LANES);
-                        let sum = L::join::<S>(&fields, planes, own.add(S::LANES));
-                        *acc = S::fma(sum, S::mul(scale, S::load(own)), *acc);
-                    }
-                }
-            }
-            if matches!(self.weight.scheme, Kind::Affine { .. }) {
-                rows::add_biases::<S, NB, MB>(biases, x.map(|x| x.add(sums)), groups, &mut acc);
-            }
-            block.keep_sums::<S, MB>(&acc, self.sums, self.rows, (m, m_rows));
         }
     }
 }

@@ -6,6 +6,7 @@
 //! Microscaling formats specification 1.0 and NVIDIA's NVFP4.
 
 pub(crate) mod integer;
+mod piece;
 mod planes;
 pub(crate) mod rows;
 pub(crate) mod scales;

@@ -3,6 +3,7 @@
 //! The activations of each group of a row become integers of 24 bits, by a power of two that the group shares, and each integer
 //! three signed bytes. A plane holds one of the three of every activation, in the order in which the weight's fields come to lie.
 
+use super::piece::Prepared;
 use super::{Kind, QuantizedWeight, Scheme};
 use crate::element::{widen, with_element};
 use crate::product::Rows;
@@ -18,42 +19,28 @@ const MAX_UNIT: usize = 4 * MAX_LANES * MAX_STEPS;
 /// A 4-bit float, doubled and raised by this, is an unsigned byte.
 const RAISED: i32 = 12;
 
-/// How prepared activations lie: for each row its units, then the sums of its groups. A unit is `PLANES` times `steps`
-/// vectors of bytes, a vector of scales and a vector of what is added to its sums.
-#[derive(Clone, Copy)]
-pub(super) struct Planes {
-    /// Floats from one row to the next.
-    pub(super) stride: usize,
-    /// Where in a row the group sums begin.
-    pub(super) sums: usize,
-    /// Vectors of bytes that a vector of the weight unpacks to.
-    steps: usize,
-    /// Columns of a unit.
-    pub(super) unit: usize,
-    lanes: usize,
+/// How activations are prepared for this weight. A unit is `PLANES` times as many vectors of bytes as a vector of the weight
+/// unpacks to, a vector of scales and a vector of what is added to its sums.
+pub(super) fn prepared_for(lanes: usize, weight: &QuantizedWeight) -> Prepared {
+    let steps = match Scheme(weight.scheme).bits() {
+        bits @ (2 | 4) => 8 / bits as usize,
+        _ => 1,
+    };
+    let unit = 4 * lanes * steps;
+    let sums = lines(weight.columns.div_ceil(unit) * unit_floats(steps, lanes));
+    Prepared { stride: sums + lines(weight.groups().next_multiple_of(MAX_LANES)), sums, unit }
 }
 
-impl Planes {
-    pub(super) fn new(lanes: usize, weight: &QuantizedWeight) -> Self {
-        let steps = match Scheme(weight.scheme).bits() {
-            bits @ (2 | 4) => 8 / bits as usize,
-            _ => 1,
-        };
-        let unit = 4 * lanes * steps;
-        let this = Self { stride: 0, sums: 0, steps, unit, lanes };
-        let sums = lines(weight.columns.div_ceil(unit) * this.unit_floats());
-        Self { sums, stride: sums + lines(weight.groups().next_multiple_of(MAX_LANES)), ..this }
-    }
-
-    pub(super) fn unit_floats(&self) -> usize {
-        (PLANES * self.steps + 2) * self.lanes
-    }
+/// Floats of a prepared unit, where a vector of the weight unpacks to `steps` vectors.
+#[inline(always)]
+pub(super) fn unit_floats(steps: usize, lanes: usize) -> usize {
+    (PLANES * steps + 2) * lanes
 }
 
 pub(super) struct Prepare<'a> {
     pub(super) x: &'a Rows,
     pub(super) weight: &'a QuantizedWeight,
-    pub(super) layout: Planes,
+    pub(super) prepared: Prepared,
     pub(super) natural: &'a mut [f32],
     pub(super) to: &'a mut [f32],
     /// Rows with an activation that is infinite or not a number, which no integer stands for.
@@ -63,20 +50,22 @@ pub(super) struct Prepare<'a> {
 impl DotKernel for Prepare<'_> {
     #[inline(always)]
     unsafe fn run<S: Dot>(self) {
-        let Self { x, weight, layout, natural, to, endless } = self;
+        let Self { x, weight, prepared, natural, to, endless } = self;
         let group_size = weight.group_size();
         let codes = !matches!(weight.scheme, Kind::Affine { .. });
         let natural = &mut natural[..x.columns];
-        for (row, to) in to.chunks_exact_mut(layout.stride).enumerate() {
+        let steps = prepared.unit / (4 * S::LANES);
+        for (row, to) in to.chunks_exact_mut(prepared.stride).enumerate() {
             // SAFETY: a row of `x`, and room for one in `natural`.
             unsafe {
                 with_element!(x.dtype, E => widen::<S, E>(x.row::<E>(row), natural.as_mut_ptr(), x.columns));
             }
-            let (units, sums) = to.split_at_mut(layout.sums);
+            let (units, sums) = to.split_at_mut(prepared.sums);
             let mut finite = true;
-            for (columns, to) in natural.chunks(layout.unit).zip(units.chunks_exact_mut(layout.unit_floats()))
+            for (columns, to) in
+                natural.chunks(prepared.unit).zip(units.chunks_exact_mut(unit_floats(steps, S::LANES)))
             {
-                finite &= match layout.steps {
+                finite &= match steps {
                     1 => prepare_unit::<S, 1>(columns, group_size, codes, to),
                     2 => prepare_unit::<S, 2>(columns, group_size, codes, to),
                     _ => prepare_unit::<S, 4>(columns, group_size, codes, to),
