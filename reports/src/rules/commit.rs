@@ -69,7 +69,7 @@ fn clean_and_known(_: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> 
     let mut findings = Vec::new();
     if commits.iter().any(Option::is_none) {
         findings.push(finding(
-            "a side does not say from which commit it was built, and an unknown equals nothing",
+            "a side does not say from which commit it was built, in 7 to 40 hexadecimal digits, and an unknown equals nothing",
             Acceptance::MissingCommit,
         ));
     }
