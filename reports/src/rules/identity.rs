@@ -96,11 +96,17 @@ fn axis_differs(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
         return Vec::new();
     };
     let mut values = None;
+    let axis = case.options.axis;
     for (before, after) in pairs.iter().flat_map(|pair| pair.combinations()) {
-        let (one, other) = (before.facts.known(field), after.facts.known(field));
-        match (one, other) {
-            (Some(one), Some(other)) if same(field, one, other) => values = Some(one),
+        let known = |field| before.facts.known(field).zip(after.facts.known(field));
+        match known(field) {
+            Some((one, other)) if same(field, one, other) => values = Some(one),
             _ => return Vec::new(),
+        }
+        // Another file of the same MLX, or another host of the same kind, is a change as well.
+        let differs = |field| known(field).is_some_and(|(one, other)| !same(field, one, other));
+        if Field::ALL.iter().any(|field| axis.covers(*field) && differs(*field)) {
+            return Vec::new();
         }
     }
     let Some(value) = values else { return Vec::new() };
