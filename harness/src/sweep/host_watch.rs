@@ -213,7 +213,8 @@ impl HostWatch {
             host_state.contended_pct = interval.contended_fraction.map(|fraction| fraction * 100.0);
             host_state.swap_growth_bytes =
                 interval.swap_growth_bytes.map(|growth| u64::try_from(growth).unwrap_or(0));
-            contended = interval.is_contended(HostState::MOST_CONTENDED).then(|| interval.describe());
+            contended =
+                interval.is_contended(HostState::MOST_CONTENDED_PCT / 100.0).then(|| interval.describe());
             if let Some(thermal) = watch.thermal_between(from, to) {
                 of_thermal(&thermal, &mut host_state);
             }

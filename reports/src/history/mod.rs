@@ -23,6 +23,7 @@ pub(crate) use boot::is_one_boot;
 pub(crate) use scan::is_result_file;
 pub use scan::{FileSummary, ScanError, scan};
 
+use crate::provenance::Provenance;
 use crate::record::Record;
 use crate::store::{self, Completeness, OpenError};
 use crate::wire::{self, WireError};
@@ -191,11 +192,7 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         }
         Err(error) => return Err(error.into()),
     };
-    let cache_bytes = opened
-        .provenance
-        .as_ref()
-        .and_then(|provenance| provenance.settings.pointer("/host/last_level_cache_bytes"))
-        .and_then(serde_json::Value::as_u64);
+    let cache_bytes = opened.provenance.as_ref().and_then(Provenance::last_level_cache_bytes);
     let records = own::records(&opened.rows, &opened.lines, &samples, cache_bytes);
     let mut file = source_file(path.to_owned(), opened.version, records);
     if missing {

@@ -131,12 +131,12 @@ pub struct HostState {
 }
 
 impl HostState {
-    /// Largest share of the measured time in which other work may have run.
-    pub const MOST_CONTENDED: f64 = 0.2;
+    /// Largest share of the measured time in which other work may have run, in percent.
+    pub const MOST_CONTENDED_PCT: f64 = 20.0;
 
     /// Other work is known to have run for longer than it may.
     pub fn is_contended(&self) -> bool {
-        self.contended_pct.is_some_and(|share| share > Self::MOST_CONTENDED * 100.0)
+        self.contended_pct.is_some_and(|share| share > Self::MOST_CONTENDED_PCT)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The same checkpoint, and one that generates: P11, M02.
 
 use mlxcel_catalog::architecture::never_generative;
+use mlxcel_catalog::identity::Relation;
 
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
@@ -19,22 +20,20 @@ pub(super) static SAME_CHECKPOINT: Rule = Rule {
     check: Check::Pair(same_checkpoint),
 };
 
-/// Levels from which on a digest covers values of the weights, not their names and shapes alone.
-const COVERS_WEIGHTS: u8 = 3;
-
 fn id(record: &Record) -> Option<&CheckpointId> {
     record.extra.as_deref()?.checkpoint.as_ref()
 }
 
 fn same_checkpoint(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let twins = pair.twins.as_ref().map(|twins| {
-        let reason = if twins.level < COVERS_WEIGHTS {
-            "which covers no values of the weights: models tuned from one another share it"
-        } else {
-            "and by no name"
+        let relation = match Relation::of_level(twins.level) {
+            Relation::SpeedEquivalent => "speed-equivalent, and may be different trainings of one network",
+            relation => relation.name(),
         };
-        let message =
-            format!("rows of two names were joined by the digest of level {}, {reason}", twins.level);
+        let message = format!(
+            "rows of two names were joined by the digest of level {}: the checkpoints are {relation}",
+            twins.level
+        );
         Finding::new("P11", Tier::Warn, "model", message)
             .values(Some(&*twins.before), Some(&*twins.after))
             .about(pair.label())
@@ -42,30 +41,39 @@ fn same_checkpoint(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     twins.into_iter().chain(by_digest(pair)).collect()
 }
 
-fn by_digest(pair: &Pair<'_>) -> Vec<Finding> {
+/// A difference anywhere in a pair outweighs what is not known of its other rows.
+fn by_digest(pair: &Pair<'_>) -> Option<Finding> {
     let shown = |id: Option<&CheckpointId>| id.map(ToString::to_string);
+    let mut remark = None;
     for (before, after) in pair.combinations() {
         let (one, other) = (id(before), id(after));
-        let (tier, message) = match (one, other) {
-            (Some(one), Some(other)) if one.level == other.level && one.digest == other.digest => continue,
+        let finding = |tier, message: &str| {
+            Finding::new("P11", tier, "checkpoint_id", message)
+                .values(shown(one), shown(other))
+                .about(pair.label())
+        };
+        let found = match (one, other) {
+            (Some(one), Some(other)) if one == other => continue,
             (Some(one), Some(other)) if one.level == other.level => {
-                (Tier::Drop, "the name is the same, the content of the checkpoint is not")
+                let message = "the name is the same, the content of the checkpoint is not";
+                return Some(finding(Tier::Drop, message));
             }
-            (Some(_), Some(_)) => (Tier::Warn, "the digests are of different levels and were not compared"),
+            (Some(_), Some(_)) => {
+                finding(Tier::Warn, "the digests are of different levels and were not compared")
+            }
             (None, None) => {
                 // One remark for all: that historical files know names only.
                 let message = "rows were joined by name alone: neither side has a digest of the checkpoint";
-                return vec![Finding::new("P11", Tier::Warn, "checkpoint_id", message)];
+                Finding::new("P11", Tier::Warn, "checkpoint_id", message)
             }
-            _ => (Tier::Warn, "the digest of the checkpoint is known on one side only; joined by name alone"),
+            _ => {
+                let message = "the digest of the checkpoint is known on one side only; joined by name alone";
+                finding(Tier::Warn, message)
+            }
         };
-        return vec![
-            Finding::new("P11", tier, "checkpoint_id", message)
-                .values(shown(one), shown(other))
-                .about(pair.label()),
-        ];
+        remark.get_or_insert(found);
     }
-    Vec::new()
+    remark
 }
 
 pub(super) static GENERATIVE: Rule = Rule {

@@ -126,7 +126,7 @@ pub struct Conditions {
 impl Conditions {
     /// Others were busy for longer than they may during a row, or it is not known whether they were.
     pub fn is_contended(&self) -> bool {
-        self.contended_fraction.is_none_or(|fraction| fraction > HostState::MOST_CONTENDED)
+        self.contended_fraction.is_none_or(|fraction| fraction > HostState::MOST_CONTENDED_PCT / 100.0)
     }
 }
 
