@@ -222,3 +222,25 @@ fn a_prompt_is_judged_the_same_whichever_side_has_it() {
         }
     }
 }
+
+#[test]
+fn a_commit_in_two_lengths_is_one_and_two_that_begin_alike_are_two() {
+    let side = |run_id: &str, commits: [&str; 2]| {
+        let lines = [("alpha", commits[0]), ("beta", commits[1])].map(|(model, commit)| {
+            let mut identity = run(run_id, model);
+            identity.build.mlxcel_commit = Stamp::text(commit);
+            wire::row_line(&measured(identity)).expect("OK because it can be written")
+        });
+        let text = wire::header_line() + &lines.concat();
+        history::read_bytes(run_id, text.as_bytes()).expect("OK because it was just written")
+    };
+    for (commits, mixed) in [
+        (["0123abcd", "0123abcd9"], false),
+        (["0123abcd8", "0123abcd9"], true),
+        (["0123abcd", "0123abcd-dirty"], true),
+        (["0123abcd", "main"], true),
+    ] {
+        let comparison = compared(&side("one", commits), &side("other", ["0123abcd"; 2]), Options::default());
+        assert_eq!(found(&comparison.refused, "P03", "commit").is_some(), mixed, "{commits:?}");
+    }
+}
