@@ -71,6 +71,8 @@ words! {
         Hardware = "hardware",
         /// Digest that tells hosts apart.
         HostId = "host_id",
+        /// Processors that the process may use.
+        UsableCores = "usable_cores",
         /// Operating system.
         Os = "os",
         /// Device driver.
@@ -281,6 +283,8 @@ pub struct Extra {
     pub generation: Generation,
     /// The control rows around it.
     pub control: Control,
+    /// How often it was measured until it was this row.
+    pub attempts: Option<u32>,
     /// The run that wrote the row.
     pub run_id: Option<Arc<str>>,
     /// The checkpoint's model type.

@@ -85,6 +85,7 @@ fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>, tex
             prompt_sha256: identity.workload.prompt_sha256.as_known().map(|digest| texts.shared(digest)),
             generation: identity.conditions.generation.clone(),
             control: identity.conditions.control.clone(),
+            attempts: identity.conditions.attempts,
             too_contended_pct: host_state.contended_pct.filter(|_| host_state.is_contended()),
             implausible_pct: None,
             run_id: Some(texts.shared(&identity.run.run_id)),
@@ -127,6 +128,8 @@ fn facts(identity: &RowIdentity) -> Facts {
         Fact::Unknown if build.backend != Backend::Cuda => Fact::NotRecorded,
         driver => driver,
     };
+    // Rows before version 4 have no place for it.
+    let cores = host.usable_cores.as_known().map_or(Fact::NotRecorded, |cores| Fact::of(&cores.to_string()));
     for (field, fact) in [
         (Field::Runtime, runtime),
         (Field::RuntimeVersion, version),
@@ -141,6 +144,7 @@ fn facts(identity: &RowIdentity) -> Facts {
         (Field::Backend, Fact::of(build.backend.as_str())),
         (Field::Hardware, of(&host.hardware)),
         (Field::HostId, of(&host.host_id)),
+        (Field::UsableCores, cores),
         (Field::Os, of(&host.os)),
         (Field::Driver, driver),
         (Field::MaxTokens, Fact::of(&workload.max_tokens.to_string())),

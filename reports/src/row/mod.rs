@@ -8,7 +8,7 @@ mod conditions;
 mod figures;
 mod identity;
 
-pub use conditions::{Conditions, Control, Generation, HostState, Memory, QuietGate, Traffic};
+pub use conditions::{Conditions, Control, Generation, HostState, Limits, Memory, QuietGate, Traffic};
 pub use figures::{Figures, FiguresError};
 pub use identity::{
     Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run,
