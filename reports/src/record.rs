@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::civil::Date;
 
 use crate::measure::{Decode, Prefill};
+use crate::revision;
 use crate::row::{CheckpointId, Control, Generation};
 use crate::status::{Exclusion, Fail, Rule, Skip, Status};
 use crate::text::words;
@@ -70,6 +71,8 @@ words! {
         Hardware = "hardware",
         /// Digest that tells hosts apart.
         HostId = "host_id",
+        /// Processors that the process may use.
+        UsableCores = "usable_cores",
         /// Operating system.
         Os = "os",
         /// Device driver.
@@ -94,6 +97,8 @@ words! {
         Variant = "variant",
         /// Whether measuring with an unproved executable was allowed.
         StaleBinary = "stale_binary_allowed",
+        /// Digest of the MLX library that was loaded.
+        MlxLibrary = "libmlx_sha256",
     }
 }
 
@@ -120,6 +125,15 @@ impl Fact {
         }
     }
 
+    /// Revisions are commits, those of MLX tags as well; anything else names nothing, so it is unknown.
+    pub(crate) fn revision(field: Field, text: &str) -> Self {
+        let named = match field {
+            Field::MlxCommit => revision::mlx(text),
+            _ => revision::commit(text),
+        };
+        named.map_or(Self::Unknown, |named| Self::Known(named.into()))
+    }
+
     /// The value, where it is known.
     pub fn known(&self) -> Option<&str> {
         match self {
@@ -130,7 +144,7 @@ impl Fact {
 }
 
 /// The facts that many rows of a file share.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// Kind of measurement.
     pub harness: Harness,
@@ -233,8 +247,19 @@ impl Outcome {
     }
 }
 
+/// A rate that a row states and its counts and times do not give.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateDisagreement {
+    /// Whose rate it is.
+    pub metric: Metric,
+    /// As it stands in the file, in tokens a second.
+    pub stated: f64,
+    /// Tokens over time, as the tools of the file's layout computed it.
+    pub derived: f64,
+}
+
 /// Figures that few layouts have.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extra {
     /// Peak of MLX's memory.
     pub peak_memory_bytes: Option<u64>,
@@ -258,12 +283,24 @@ pub struct Extra {
     pub generation: Generation,
     /// The control rows around it.
     pub control: Control,
+    /// How often it was measured until it was this row.
+    pub attempts: Option<u32>,
+    /// The run that wrote the row.
+    pub run_id: Option<Arc<str>>,
+    /// The checkpoint's model type.
+    pub model_type: Option<Arc<str>>,
+    /// Share of the measured time in which other work ran, in percent, where that is too much.
+    pub too_contended_pct: Option<f64>,
+    /// Share of the host's memory bandwidth that the decode rate needs, in percent, where that cannot be.
+    pub implausible_pct: Option<f64>,
     /// By how much the use of swap grew during the measurement.
     pub swap_growth_bytes: Option<u64>,
     /// The worst thermal state during it.
     pub thermal_worst: Option<Arc<str>>,
     /// Source of power, and its mode.
     pub power: Option<Arc<str>>,
+    /// Rates that the row states and that do not follow from it.
+    pub rate_disagreements: Vec<RateDisagreement>,
 }
 
 words! {
@@ -325,6 +362,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether another row says the same in everything but its place in the file.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let Self { line: _, model, model_path, facts, outcome, .. } = self;
+        let figures = |record: &Self| {
+            (record.prompt_tokens, record.generated_tokens, record.prefill_nanos, record.decode_nanos)
+        };
+        *model == other.model
+            && figures(self) == figures(other)
+            && *model_path == other.model_path
+            && *outcome == other.outcome
+            && (Arc::ptr_eq(facts, &other.facts) || *facts == other.facts)
+            && self.extra == other.extra
+    }
+
     /// The value of a metric in its unit, recomputed. None where counts, times or both are missing or zero.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let extra = self.extra.as_deref();

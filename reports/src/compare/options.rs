@@ -37,16 +37,19 @@ impl Axis {
         match self {
             Self::Nothing => false,
             Self::Commit => matches!(field, Field::Commit | Field::RuntimeVersion),
-            Self::Mlx => matches!(field, Field::MlxVersion | Field::MlxCommit),
+            Self::Mlx => matches!(field, Field::MlxVersion | Field::MlxCommit | Field::MlxLibrary),
             Self::Host => matches!(
                 field,
                 Field::Hardware
                     | Field::HostId
+                    | Field::UsableCores
                     | Field::Os
                     | Field::Driver
                     | Field::Backend
                     | Field::TargetCpu
                     | Field::Features
+                    // Another platform has a library file of its own, of the same MLX.
+                    | Field::MlxLibrary
             ),
             Self::Runtime => matches!(
                 field,
@@ -55,6 +58,7 @@ impl Axis {
                     | Field::Commit
                     | Field::MlxVersion
                     | Field::MlxCommit
+                    | Field::MlxLibrary
                     | Field::BuildType
                     | Field::Features
                     | Field::TargetCpu
@@ -139,13 +143,21 @@ words! {
         MixedCommits = "mixed-commits",
         /// A side does not say which MLX ran.
         MissingMlx = "missing-mlx",
-        /// A side does not say on which host it ran.
+        /// The files of the MLX library differ although version and commit are the same.
+        MlxLibrary = "mlx-library",
+        /// A side does not say which file of the MLX library was loaded.
+        MissingMlxLibrary = "missing-mlx-library",
+        /// A side does not say on which kind of host it ran.
         MissingHost = "missing-host",
+        /// A side does not say on which host of its kind it ran, as in containers.
+        MissingHostId = "missing-host-id",
+        /// A side does not say which operating system or driver its host had.
+        MissingHostSoftware = "missing-host-software",
         /// Operating system or driver changed between the sides.
         HostSoftware = "host-software",
         /// A side does not say how it was compiled.
         MissingBuild = "missing-build",
-        /// A side does not say which program ran.
+        /// A side does not say which program ran, or which version of it.
         MissingRuntime = "missing-runtime",
         /// A side does not say a setting that the other one has.
         MissingSettings = "missing-settings",
@@ -157,6 +169,8 @@ words! {
         StaleBinary = "stale-binary",
         /// Embedders and rerankers among the generators.
         NonGenerative = "non-generative",
+        /// A row states another rate than its counts and times give.
+        StatedRate = "stated-rate",
     }
 }
 
@@ -181,7 +195,7 @@ pub struct Options {
     pub axis: Axis,
     /// What is accepted.
     pub accepted: BTreeSet<Acceptance>,
-    /// Largest relative difference of prompt tokens, where the user gave one.
+    /// By which share of the smaller count prompt tokens may differ, where the user said.
     pub prompt_tolerance: Option<f64>,
     /// Largest age of a reference in days.
     pub max_date_gap_days: u32,
@@ -206,7 +220,7 @@ impl Options {
     }
 }
 
-/// Largest relative difference of prompt tokens where the sides count with different programs.
+/// By which share of the smaller count prompt tokens may differ where the sides count with different programs.
 pub const FOREIGN_PROMPT_TOLERANCE: f64 = 0.10;
 
 impl Default for Options {

@@ -32,6 +32,24 @@ pub struct Conditions {
     pub generation: Generation,
     /// The control rows before and after the row.
     pub control: Control,
+    /// What the row was held against.
+    pub limits: Limits,
+    /// How often the row was measured in its set until it was this one: 1 unless it was measured again.
+    pub attempts: Option<u32>,
+}
+
+/// Limits that a row was held against and that a user can set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// How far the rates of the repetitions may lie apart, largest less smallest over the median, in percent.
+    pub max_spread_pct: Option<f64>,
+    /// How busy the busiest foreign process may be for the host to count as quiet, in percent of a processor.
+    pub quiet_limit_pct: Option<f64>,
+}
+
+impl Limits {
+    /// How far the rates of the repetitions of a row may lie apart unless somebody says otherwise, in percent.
+    pub const MOST_SPREAD_PCT: f64 = 4.0;
 }
 
 /// What the generations of a row were, besides their times; each is known only where all repetitions agree in it.
@@ -89,6 +107,22 @@ pub struct Traffic {
     pub stream_bytes_s: Option<f64>,
 }
 
+impl Traffic {
+    /// Largest share of the stream bandwidth that a decode rate may need, in percent. Both are measured, so a little more
+    /// than all of it is no contradiction.
+    pub const MOST_PCT: f64 = 102.0;
+
+    /// No GPU has a larger last-level cache.
+    pub const LARGEST_DEVICE_CACHE_BYTES: u64 = 256 << 20;
+
+    /// Whether a decode rate needs more of the stream bandwidth than there can be. What fits into a last-level cache of
+    /// `cache_bytes` need not come from memory; a cache of which nobody knows the size excuses nothing.
+    pub fn is_implausible(&self, decode_tok_s: Option<f64>, cache_bytes: Option<u64>) -> bool {
+        self.bytes_per_token.is_some_and(|bytes| bytes > cache_bytes.unwrap_or(0))
+            && bandwidth_pct(self, decode_tok_s).is_some_and(|share| share > Self::MOST_PCT)
+    }
+}
+
 /// The host around a measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostState {
@@ -114,6 +148,16 @@ pub struct HostState {
     pub noise_floor_pct: Option<f64>,
 }
 
+impl HostState {
+    /// Largest share of the measured time in which other work may have run, in percent.
+    pub const MOST_CONTENDED_PCT: f64 = 20.0;
+
+    /// Other work is known to have run for longer than it may.
+    pub fn is_contended(&self) -> bool {
+        self.contended_pct.is_some_and(|share| share > Self::MOST_CONTENDED_PCT)
+    }
+}
+
 /// Bytes a second at a decode rate in tokens a second.
 pub(crate) fn implied_bandwidth(traffic: &Traffic, decode_tok_s: Option<f64>) -> Option<f64> {
     let bytes = traffic.bytes_per_token.filter(|bytes| *bytes > 0)?;
@@ -136,6 +180,18 @@ mod tests {
         assert_eq!(implied_bandwidth(&traffic, Some(1_000.0)), Some(2e9));
         assert_eq!(bandwidth_pct(&traffic, Some(1_000.0)), Some(50.0));
         assert_eq!(bandwidth_pct(&traffic, None), None);
+    }
+
+    #[test]
+    fn a_rate_is_implausible_beyond_the_limit_unless_a_known_cache_holds_what_is_read() {
+        let traffic = Traffic { bytes_per_token: Some(2_000_000), stream_bytes_s: Some(1e9) };
+        assert!(!traffic.is_implausible(Some(510.0), None));
+        assert!(traffic.is_implausible(Some(510.1), None));
+        assert!(traffic.is_implausible(Some(510.1), Some(1_999_999)));
+        assert!(!traffic.is_implausible(Some(510.1), Some(2_000_000)));
+        assert!(!traffic.is_implausible(None, None));
+        let unknown = Traffic { bytes_per_token: None, ..traffic };
+        assert!(!unknown.is_implausible(Some(510.1), None));
     }
 
     #[test]

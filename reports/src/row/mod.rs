@@ -8,7 +8,7 @@ mod conditions;
 mod figures;
 mod identity;
 
-pub use conditions::{Conditions, Control, Generation, HostState, Memory, QuietGate, Traffic};
+pub use conditions::{Conditions, Control, Generation, HostState, Limits, Memory, QuietGate, Traffic};
 pub use figures::{Figures, FiguresError};
 pub use identity::{
     Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run,
@@ -262,6 +262,17 @@ impl AnyRow {
     /// The same as a share of what the host can stream, in percent.
     pub fn bandwidth_pct(&self) -> Option<f64> {
         conditions::bandwidth_pct(&self.identity().conditions.traffic, self.decode_tok_s())
+    }
+
+    /// The decode rate needs more memory bandwidth than the host has, whose processor has a last-level cache of
+    /// `processor_cache_bytes`, where that was recorded.
+    pub fn is_implausible(&self, processor_cache_bytes: Option<u64>) -> bool {
+        let RowIdentity { build, conditions, .. } = self.identity();
+        let cache_bytes = match build.backend {
+            Backend::Cpu => processor_cache_bytes,
+            Backend::Metal | Backend::Cuda => Some(Traffic::LARGEST_DEVICE_CACHE_BYTES),
+        };
+        conditions.traffic.is_implausible(self.decode_tok_s(), cache_bytes)
     }
 
     fn decode_tok_s(&self) -> Option<f64> {

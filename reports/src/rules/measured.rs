@@ -1,10 +1,11 @@
-//! Rows that hold no measurement: P20 by their status, P18, P19 and P21 by it and by what the row counts, M01, M03, M04.
+//! Rows that hold no measurement: P18 to P21 by their status and by what the row counts, M01, M03 to M06.
 
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
+use crate::compare::options::Acceptance;
 use crate::compare::pairing::Pair;
-use crate::record::{Outcome, Record};
-use crate::row::Control;
+use crate::record::{Metric, Outcome, RateDisagreement, Record};
+use crate::row::{Control, Limits};
 use crate::status;
 
 pub(super) static CONTROL_DRIFT: Rule = Rule {
@@ -35,16 +36,23 @@ fn control_drift(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
 pub(super) static CONTENDED: Rule = Rule {
     id: "P19",
     tier: Tier::Drop,
-    fields: &["status", "swap_growth_bytes", "thermal_worst", "power"],
+    fields: &["status", "contended_pct", "swap_growth_bytes", "thermal_worst", "power"],
     accepted_by: &[],
-    text: "nothing else worked on the host during a row; that swap grew, that the host was throttled, or that the sides had \
+    text: "nothing else worked on the host for more than a fifth of a row; that swap grew, that the host was throttled, or that the sides had \
            different power is a warning",
     check: Check::Pair(contended),
 };
 
 fn contended(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::Contended);
-    let found = by_status(pair, "P19", broke, "other work ran on the host while it was measured");
+    let message = "other work ran on the host while it was measured";
+    let found = by_status(pair, "P19", broke, message);
+    if !found.is_empty() {
+        return found;
+    }
+    let share = |record: &Record| record.extra.as_deref()?.too_contended_pct;
+    let shown = |record: &Record| share(record).map(|share| format!("{share:.1}"));
+    let found = by_count(pair, ("P19", "contended_pct"), |record| share(record).is_some(), shown, message);
     if !found.is_empty() {
         return found;
     }
@@ -74,10 +82,11 @@ fn contended(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let warn = |finding: Finding| Finding { tier: Tier::Warn, ..finding };
     swapped.into_iter().chain(throttled).map(warn).chain(power).collect()
 }
+
 pub(super) static IMPLAUSIBLE: Rule = Rule {
     id: "P20",
     tier: Tier::Drop,
-    fields: &["status"],
+    fields: &["status", "bandwidth_pct"],
     accepted_by: &[],
     text: "a rate needs no more memory bandwidth than the host has",
     check: Check::Pair(implausible),
@@ -85,8 +94,16 @@ pub(super) static IMPLAUSIBLE: Rule = Rule {
 
 fn implausible(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::ImplausibleBandwidth);
-    by_status(pair, "P20", broke, "the rate would need more memory bandwidth than the host has")
+    let message = "the rate would need more memory bandwidth than the host has";
+    let found = by_status(pair, "P20", broke, message);
+    if !found.is_empty() {
+        return found;
+    }
+    let share = |record: &Record| record.extra.as_deref()?.implausible_pct;
+    let shown = |record: &Record| share(record).map(|share| format!("{share:.1}"));
+    by_count(pair, ("P20", "bandwidth_pct"), |record| share(record).is_some(), shown, message)
 }
+
 pub(super) static CACHE_HIT: Rule = Rule {
     id: "P21",
     tier: Tier::Drop,
@@ -173,6 +190,46 @@ fn by_status(
     ]
 }
 
+pub(super) static STEADY: Rule = Rule {
+    id: "M06",
+    tier: Tier::Warn,
+    fields: &["decode_spread_pct", "prefill_spread_pct", "attempts"],
+    accepted_by: &[],
+    text: "the repetitions of a row lie at most 4% apart, and it was valid at once; that a higher limit was allowed (--max-spread), or \
+           that it was measured again until it was valid, is a warning",
+    check: Check::Pair(steady),
+};
+
+fn steady(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let spread = |record: &Record| {
+        let extra = record.extra.as_deref()?;
+        match case.options.metric {
+            Metric::Decode => extra.decode_spread_pct,
+            Metric::Prefill => extra.prefill_spread_pct,
+            _ => None,
+        }
+    };
+    let field =
+        if case.options.metric == Metric::Prefill { "prefill_spread_pct" } else { "decode_spread_pct" };
+    let wide = by_count(
+        pair,
+        ("M06", field),
+        |record| spread(record).is_some_and(|spread| spread > Limits::MOST_SPREAD_PCT),
+        |record| spread(record).map(|spread| format!("{spread:.1}")),
+        "the repetitions lie further apart than 4%: a higher limit was allowed, and differences within it are noise",
+    );
+    let attempts = |record: &Record| record.extra.as_deref()?.attempts;
+    let again = by_count(
+        pair,
+        ("M06", "attempts"),
+        |record| attempts(record).is_some_and(|attempts| attempts > 1),
+        |record| attempts(record).map(|attempts| attempts.to_string()),
+        "it was measured again until it was valid, which chooses among measurements",
+    );
+    let warn = |finding: Finding| Finding { tier: Tier::Warn, ..finding };
+    wide.into_iter().chain(again).map(warn).collect()
+}
+
 pub(super) static MEASURED: Rule = Rule {
     id: "M01",
     tier: Tier::Drop,
@@ -234,4 +291,43 @@ fn readable(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
         finding.field = "line";
     }
     findings
+}
+
+pub(super) static STATED_RATE: Rule = Rule {
+    id: "M05",
+    tier: Tier::Drop,
+    fields: &["decode_tok_s", "prefill_tok_s"],
+    accepted_by: &[Acceptance::StatedRate],
+    text: "a rate that a row states is that of its counts and times, within the rounding of its digits; another metric's is a \
+           warning. Accepted, the one from counts and times is compared",
+    check: Check::Pair(stated_rate),
+};
+
+/// Which of the three numbers is the wrong one nobody can say. Files of the project's own layout in which they disagree are
+/// not read at all.
+fn stated_rate(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    [(Metric::Decode, "decode_tok_s"), (Metric::Prefill, "prefill_tok_s")]
+        .into_iter()
+        .filter_map(|(metric, field)| {
+            let stated = |rows: &[&Record]| {
+                rows.iter().filter(|row| row.outcome.is_ok()).find_map(|row| disagreement(row, metric))
+            };
+            let (before, after) = (stated(&pair.before), stated(&pair.after));
+            let RateDisagreement { stated, derived, .. } = before.or(after)?;
+            let message = format!(
+                "{stated} tok/s stands in the row, its counts and times give {derived:.2}, and nobody knows which is right"
+            );
+            let tier = if metric == case.options.metric { Tier::Drop } else { Tier::Warn };
+            let shown = |side: Option<RateDisagreement>| side.map(|side| side.stated.to_string());
+            let finding = Finding::new("M05", tier, field, message)
+                .values(shown(before), shown(after))
+                .about(pair.label());
+            Some(if tier == Tier::Drop { finding.unless(Acceptance::StatedRate) } else { finding })
+        })
+        .collect()
+}
+
+fn disagreement(record: &Record, metric: Metric) -> Option<RateDisagreement> {
+    let disagreements = &record.extra.as_deref()?.rate_disagreements;
+    disagreements.iter().copied().find(|disagreement| disagreement.metric == metric)
 }

@@ -30,31 +30,38 @@ pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
         "host_id",
         "os",
         "driver",
+        "libmlx_sha256",
         "variant",
     ],
     accepted_by: &[
         Acceptance::MissingRuntime,
         Acceptance::MissingMlx,
+        Acceptance::MissingMlxLibrary,
         Acceptance::MissingBuild,
         Acceptance::MissingHost,
+        Acceptance::MissingHostId,
+        Acceptance::MissingHostSoftware,
         Acceptance::MissingSettings,
     ],
-    text: "what must agree is known on both sides; a setting for which neither layout has a place is a warning",
+    text: "what must agree is known on both sides; what a layout has no place for is a warning",
     check: Check::Facts(unknown_equals_nothing),
 };
 
-/// Facts that later layouts added: known on one side alone is worth a remark.
-const ADDED: [Field; 10] = [
-    Field::RuntimeVersion,
-    Field::MlxVersion,
-    Field::MlxCommit,
-    Field::Features,
-    Field::TargetCpu,
-    Field::Kernels,
-    Field::Backend,
-    Field::HostId,
-    Field::Os,
-    Field::Driver,
+/// Facts that later layouts added, and what accepts that one is not known where the layout has a place for it. Where one
+/// layout has none, that is a remark; historical files have few of these.
+const ADDED: [(Field, Acceptance); 12] = [
+    (Field::RuntimeVersion, Acceptance::MissingRuntime),
+    (Field::MlxVersion, Acceptance::MissingMlx),
+    (Field::MlxCommit, Acceptance::MissingMlx),
+    (Field::MlxLibrary, Acceptance::MissingMlxLibrary),
+    (Field::Features, Acceptance::MissingBuild),
+    (Field::TargetCpu, Acceptance::MissingBuild),
+    (Field::Kernels, Acceptance::MissingBuild),
+    (Field::Backend, Acceptance::MissingBuild),
+    (Field::Hardware, Acceptance::MissingHost),
+    (Field::HostId, Acceptance::MissingHostId),
+    (Field::Os, Acceptance::MissingHostSoftware),
+    (Field::Driver, Acceptance::MissingHostSoftware),
 ];
 
 fn unknown_equals_nothing(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
@@ -85,13 +92,22 @@ fn unknown_equals_nothing(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec
             _ => findings.push(unknown(field, before, after).unless(Acceptance::MissingSettings)),
         }
     }
-    for field in ADDED.into_iter().filter(|field| !axis.covers(*field)) {
-        let (one, other) = (before.known(field), after.known(field));
-        if one.is_some() != other.is_some() {
-            let message = format!("`{field}` is known on one side only, so it was not compared");
-            findings.push(
-                Finding::new("P10", Tier::Warn, field.as_str(), message).values(owned(one), owned(other)),
-            );
+    let varied = |field: Field| axis.setting() == Some(field);
+    for (field, accept) in ADDED.into_iter().filter(|(field, _)| varied(*field) || !axis.covers(*field)) {
+        match (before.get(field), after.get(field)) {
+            (Fact::Known(_), Fact::Known(_)) => {}
+            // What varies has to be known, whatever the layout has a place for.
+            _ if varied(field) => findings.push(unknown(field, before, after).unless(accept)),
+            (Fact::NotRecorded, Fact::NotRecorded) => {}
+            (Fact::NotRecorded, _) | (_, Fact::NotRecorded) => {
+                let message =
+                    format!("the layout of one side has no place for `{field}`, so it was not compared");
+                findings.push(
+                    Finding::new("P10", Tier::Warn, field.as_str(), message)
+                        .values(owned(before.known(field)), owned(after.known(field))),
+                );
+            }
+            _ => findings.push(unknown(field, before, after).unless(accept)),
         }
     }
     findings

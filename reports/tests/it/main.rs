@@ -12,6 +12,7 @@ mod gate;
 mod historical;
 mod mutations;
 mod newest_columns;
+mod preconditions;
 mod rank_statistics;
 mod reading;
 mod rendering;

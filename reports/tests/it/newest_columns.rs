@@ -108,6 +108,7 @@ fn an_uptime_of_version_2_was_read_at_the_end_of_its_row() {
 fn other_tokens_are_told_where_the_commit_alone_may_differ_and_not_where_rounding_may() {
     let row = |commit: &str, mlx: &str, digest: &str| {
         let mut identity = identity("m", 0);
+        identity.run.run_id = format!("run of {commit} on {mlx}, {digest}");
         identity.build.mlxcel_commit = Stamp::text(commit);
         identity.build.mlx_commit = Stamp::text(mlx);
         identity.conditions.generation.output_sha256 = Some(digest.to_owned());
@@ -145,4 +146,22 @@ fn a_row_that_says_it_is_valid_though_a_cache_or_a_control_says_otherwise_is_fou
         let values = (Some(values.0), Some(values.1));
         assert!(has(&found, (name.as_str(), Some(2), field), values), "{field}: {found:#?}");
     }
+}
+
+#[test]
+fn a_reference_is_named_by_its_release_where_its_mlx_is_told_by_a_digest() {
+    let run = file("cpu.csv", &[measured(run_at("2026-11-29T18:15:00Z", Some(4_600)))]);
+    let refused = |change: fn(&mut RowIdentity), axis: Axis| {
+        let mut identity = reference_at("2026-11-29T17:15:00Z", Some(1_000));
+        change(&mut identity);
+        let reference = file("pylm.csv", &[measured(identity)]);
+        let options = Options { axis, min_generated: 4, ..Options::default() };
+        let comparison =
+            compare(&reference, &run, &ExactNames, &options, &Readings::default(), &RuleSet::all());
+        comparison.refused.iter().any(|finding| finding.rule == "P05")
+    };
+    assert!(!refused(|_| {}, Axis::Runtime));
+    assert!(refused(|_| {}, Axis::Commit));
+    assert!(refused(|identity| identity.build.libmlx_sha256 = Stamp::unknown(), Axis::Runtime));
+    assert!(refused(|identity| identity.build.build_type = BuildType::Release, Axis::Runtime));
 }
