@@ -66,7 +66,7 @@ fn products_of_every_form_are_as_near_to_the_exact_ones_as_mlxs() -> Outcome {
             affine(8, 64, dtype),
             WeightForm::Dense(dtype),
         ] {
-            for (n, k) in [(64, 1024), (100, 2048), (33, 4096), (1, 1024), (1500, 3072)] {
+            for (n, k) in [(64, 1024), (100, 2048), (33, 4096), (1, 1024), (1500, 3072), (6149, 1024)] {
                 for added in [false, true] {
                     seed += 1;
                     let shape = ProductShape { m: 1, n, k };

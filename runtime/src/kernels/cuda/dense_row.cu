@@ -33,26 +33,33 @@ __device__ inline uint4 piece_of(const T* x, int column, int columns) {
   return *reinterpret_cast<const uint4*>(some);
 }
 
-// y = W x + addend for W of `rows` x `columns`, a multiple of 8. SPLIT warps of a block make
-// one result together, AHEAD loads of 16 bytes a lane at a time. W begins at a multiple of 16 bytes. Sums are float32, in
-// an order that depends on the shape alone.
-template <typename T, int AHEAD, int SPLIT>
+// y = W x + addend for W of `rows` x `columns`, a multiple of 8. SPLIT warps of a block make ROWS results together, AHEAD
+// loads of 16 bytes a lane and row at a time. W begins at a multiple of 16 bytes. Sums are float32, in an order that
+// depends on the shape alone.
+template <typename T, int ROWS, int AHEAD, int SPLIT>
 __device__ inline void dense_row(
     const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ addend, T* __restrict__ y, int rows, int columns) {
-  __shared__ float partial[32];
+  __shared__ float partial[32][ROWS];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   const int share = warp % SPLIT;
-  const int row = blockIdx.x * (warps / SPLIT) + warp / SPLIT;
+  const int first = (blockIdx.x * (warps / SPLIT) + warp / SPLIT) * ROWS;
   const bool aligned = (reinterpret_cast<size_t>(x) & 15) == 0;
-  // A row beyond the last is read as the last, and not written.
-  const T* const from = w + static_cast<size_t>(min(row, rows - 1)) * columns;
-  float sum = 0.0f;
+  // Rows beyond the last are read as the last, and not written.
+  const T* from[ROWS];
+#pragma unroll
+  for (int row = 0; row < ROWS; ++row) {
+    from[row] = w + static_cast<size_t>(min(first + row, rows - 1)) * columns;
+  }
+  float sum[ROWS] = {};
   for (int start = (share * 32 + lane) * 8; start < columns; start += 256 * AHEAD * SPLIT) {
-    uint4 of_w[AHEAD], of_x[AHEAD];
+    uint4 of_w[ROWS][AHEAD], of_x[AHEAD];
 #pragma unroll
     for (int ahead = 0; ahead < AHEAD; ++ahead) {
       const int column = start + ahead * (256 * SPLIT);
-      of_w[ahead] = streamed_if(from + column, column < columns);
+#pragma unroll
+      for (int row = 0; row < ROWS; ++row) {
+        of_w[row][ahead] = streamed_if(from[row] + column, column < columns);
+      }
     }
 #pragma unroll
     for (int ahead = 0; ahead < AHEAD; ++ahead) {
@@ -63,27 +70,33 @@ __device__ inline void dense_row(
     for (int ahead = 0; ahead < AHEAD; ++ahead) {
 #pragma unroll
       for (int index = 0; index < 4; ++index) {
-        const float2 one = Pairs<T>::floats(word_of(of_w[ahead], index));
         const float2 other = Pairs<T>::floats(word_of(of_x[ahead], index));
-        sum += one.x * other.x;
-        sum += one.y * other.y;
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row) {
+          const float2 one = Pairs<T>::floats(word_of(of_w[row][ahead], index));
+          sum[row] += one.x * other.x;
+          sum[row] += one.y * other.y;
+        }
       }
     }
   }
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  }
-  if (lane == 0) {
-    partial[warp] = sum;
+  for (int row = 0; row < ROWS; ++row) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      sum[row] += __shfl_xor_sync(0xffffffffu, sum[row], distance);
+    }
+    if (lane == 0) {
+      partial[warp][row] = sum[row];
+    }
   }
   __syncthreads();
-  if (lane == 0 && share == 0 && row < rows) {
-    float all = static_cast<float>(addend[row]);
+  if (share == 0 && lane < ROWS && first + lane < rows) {
+    float all = static_cast<float>(addend[first + lane]);
     for (int index = 0; index < SPLIT; ++index) {
-      all += partial[warp + index];
+      all += partial[warp + index][lane];
     }
-    y[row] = T(all);
+    y[first + lane] = T(all);
   }
 }
 

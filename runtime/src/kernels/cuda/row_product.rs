@@ -16,9 +16,10 @@ const DENSE: &str = include_str!("dense_row.cu");
 const WARPS: i32 = 4;
 /// Rows that a block of the quantized kernel makes.
 const QUANTIZED_ROWS: i32 = 16;
-/// Warps of the dense kernel that make a row together, and how many loads each lane of them has under way.
+/// Warps of the dense kernel that make rows together.
 const DENSE_SPLIT: i32 = 2;
-const DENSE_AHEAD: i32 = 4;
+/// From how many rows on they make [several](dense_rows) at a time.
+const WIDE: i32 = 6144;
 /// Columns of a dense row that are read at once, by a lane.
 const DENSE_COLUMNS: i32 = 8;
 
@@ -147,15 +148,16 @@ impl RowProduct {
     fn operation_for(&self, inputs: &[&Array], shape: &[i32]) -> Result<Operation> {
         let (kind, number) = (self.number.name(), self.number.in_cuda());
         let rows = match self.form {
-            Form::Dense => WARPS / DENSE_SPLIT,
+            Form::Dense => WARPS / DENSE_SPLIT * dense_rows(self.width).0,
             Form::Quantized(..) => QUANTIZED_ROWS,
         };
+        let (together, ahead) = dense_rows(self.width);
         let (text, name, body, names) = match self.form {
             Form::Dense => (
                 DENSE,
-                format!("mlxcel_dense_row_{kind}"),
+                format!("mlxcel_dense_row_{kind}_{together}"),
                 format!(
-                    "mlxcel::dense_row<{number}, {DENSE_AHEAD}, {DENSE_SPLIT}>(x, w, addend, y, w_shape[0], w_shape[1]);"
+                    "mlxcel::dense_row<{number}, {together}, {ahead}, {DENSE_SPLIT}>(x, w, addend, y, w_shape[0], w_shape[1]);"
                 ),
                 ["x", "w", "addend"].as_slice(),
             ),
@@ -194,6 +196,12 @@ fn quantized_form(spec: QuantizationSpec) -> Option<Form> {
         }
         _ => None,
     }
+}
+
+/// Rows of a dense weight that are made together, and how many loads a lane has under way of each: several rows share what is
+/// read of the activations, but few of them would leave processors without work.
+fn dense_rows(width: i32) -> (i32, i32) {
+    if width < WIDE { (1, 4) } else { (4, 2) }
 }
 
 /// Columns that a kernel takes together: a row must have a whole number of them.
