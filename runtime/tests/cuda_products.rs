@@ -20,12 +20,12 @@ fn affine(bits: u32, group_size: u32, scales: FloatType) -> WeightForm {
     WeightForm::Quantized(QuantizationSpec { mode: QuantizationMode::Affine, bits, group_size }, scales)
 }
 
-/// Half a unit in the last place, relative: 2⁻⁹ for the 8 bits of bfloat16, 2⁻¹² for the 11 of float16; a little more, for
-/// the sum's own rounding.
+/// Half a unit in the last place, relative to the least number that has it: 2⁻⁸ with the 8 bits of bfloat16, 2⁻¹¹ with the 11
+/// of float16.
 fn unit(dtype: FloatType) -> f64 {
     match dtype {
-        FloatType::Bf16 => 0.002_0,
-        _ => 0.000_26,
+        FloatType::Bf16 => 1.0 / 256.0,
+        _ => 1.0 / 2048.0,
     }
 }
 
@@ -36,8 +36,8 @@ fn error(result: &[f32], exact: &[f64]) -> f64 {
     (off / all).sqrt()
 }
 
-/// Every element is as near as rounding the exact one leaves it, but for sums that nearly cancel; in all, the error is at
-/// most MLX's own and a tenth.
+/// Every element is as near as rounding the exact one leaves it, and what sums of float32 lose of numbers that nearly cancel;
+/// in all, the error is at most MLX's own and a tenth.
 fn check(results: &Results, dtype: FloatType, what: &str) {
     let [ours, again] = &results.ours;
     assert_eq!(ours.len(), results.exact.len(), "{what}");
