@@ -13,6 +13,7 @@ pub mod names;
 pub mod provenance;
 pub mod record;
 pub mod render;
+mod revision;
 pub mod row;
 pub mod rules;
 pub mod selftest;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::civil::Date;
 
 use crate::measure::{Decode, Prefill};
+use crate::revision;
 use crate::row::{CheckpointId, Control, Generation};
 use crate::status::{Exclusion, Fail, Rule, Skip, Status};
 use crate::text::words;
@@ -94,6 +95,8 @@ words! {
         Variant = "variant",
         /// Whether measuring with an unproved executable was allowed.
         StaleBinary = "stale_binary_allowed",
+        /// Digest of the MLX library that was loaded.
+        MlxLibrary = "libmlx_sha256",
     }
 }
 
@@ -118,6 +121,15 @@ impl Fact {
         } else {
             Self::Known(text.into())
         }
+    }
+
+    /// Revisions are commits, those of MLX tags as well; anything else names nothing, so it is unknown.
+    pub(crate) fn revision(field: Field, text: &str) -> Self {
+        let named = match field {
+            Field::MlxCommit => revision::mlx(text),
+            _ => revision::commit(text),
+        };
+        named.map_or(Self::Unknown, |named| Self::Known(named.into()))
     }
 
     /// The value, where it is known.
@@ -258,6 +270,14 @@ pub struct Extra {
     pub generation: Generation,
     /// The control rows around it.
     pub control: Control,
+    /// The run that wrote the row.
+    pub run_id: Option<Arc<str>>,
+    /// The checkpoint's model type.
+    pub model_type: Option<Arc<str>>,
+    /// Share of the measured time in which other work ran, in percent, where that is too much.
+    pub too_contended_pct: Option<f64>,
+    /// Share of the host's memory bandwidth that the decode rate needs, in percent, where that cannot be.
+    pub implausible_pct: Option<f64>,
     /// By how much the use of swap grew during the measurement.
     pub swap_growth_bytes: Option<u64>,
     /// The worst thermal state during it.

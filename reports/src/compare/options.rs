@@ -37,7 +37,7 @@ impl Axis {
         match self {
             Self::Nothing => false,
             Self::Commit => matches!(field, Field::Commit | Field::RuntimeVersion),
-            Self::Mlx => matches!(field, Field::MlxVersion | Field::MlxCommit),
+            Self::Mlx => matches!(field, Field::MlxVersion | Field::MlxCommit | Field::MlxLibrary),
             Self::Host => matches!(
                 field,
                 Field::Hardware
@@ -47,6 +47,8 @@ impl Axis {
                     | Field::Backend
                     | Field::TargetCpu
                     | Field::Features
+                    // Another platform has a library file of its own, of the same MLX.
+                    | Field::MlxLibrary
             ),
             Self::Runtime => matches!(
                 field,
@@ -55,6 +57,7 @@ impl Axis {
                     | Field::Commit
                     | Field::MlxVersion
                     | Field::MlxCommit
+                    | Field::MlxLibrary
                     | Field::BuildType
                     | Field::Features
                     | Field::TargetCpu
@@ -139,13 +142,19 @@ words! {
         MixedCommits = "mixed-commits",
         /// A side does not say which MLX ran.
         MissingMlx = "missing-mlx",
-        /// A side does not say on which host it ran.
+        /// The files of the MLX library differ although version and commit are the same.
+        MlxLibrary = "mlx-library",
+        /// A side does not say on which kind of host it ran.
         MissingHost = "missing-host",
+        /// A side does not say on which host of its kind it ran, as in containers.
+        MissingHostId = "missing-host-id",
+        /// A side does not say which operating system or driver its host had.
+        MissingHostSoftware = "missing-host-software",
         /// Operating system or driver changed between the sides.
         HostSoftware = "host-software",
         /// A side does not say how it was compiled.
         MissingBuild = "missing-build",
-        /// A side does not say which program ran.
+        /// A side does not say which program ran, or which version of it.
         MissingRuntime = "missing-runtime",
         /// A side does not say a setting that the other one has.
         MissingSettings = "missing-settings",

@@ -142,7 +142,7 @@ pub(super) fn facts(
     let mut odd = Vec::new();
     let mut facts = Facts::new(layout.harness);
     for (field, text) in &cells.facts {
-        facts.set(*field, Fact::of(text));
+        facts.set(*field, fact(*field, text, &mut odd));
     }
     facts.date = match cells.date {
         Some(text) => {
@@ -173,6 +173,18 @@ pub(super) fn facts(
     }
     set_workload(&mut facts, layout, hints, reference, &mut odd);
     (facts, odd)
+}
+
+/// What a cell says of a fact; a revision that is none is remarked on.
+fn fact(field: Field, text: &str, odd: &mut Vec<(&'static str, String)>) -> Fact {
+    if !matches!(field, Field::Commit | Field::MlxCommit) {
+        return Fact::of(text);
+    }
+    let fact = Fact::revision(field, text);
+    if fact.known().is_none() && Fact::of(text).known().is_some() {
+        odd.push(("unreadable_commit", format!("column `{field}`: `{text}` is no commit, so it is unknown")));
+    }
+    fact
 }
 
 fn is_reference(hints: NameHints, facts: &Facts, cells: &FactCells<'_>) -> bool {
@@ -219,7 +231,7 @@ fn set_versions(
                 text.split_once('+').map_or((text, None), |(version, rest)| (version, Some(rest)));
             facts.set(Field::RuntimeVersion, Fact::of(version));
             if let Some(commit) = commit {
-                facts.set(Field::Commit, Fact::of(commit));
+                facts.set(Field::Commit, fact(Field::Commit, commit, odd));
             }
             if name == "mlx_version" && !text.is_empty() {
                 odd.push((

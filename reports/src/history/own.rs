@@ -1,23 +1,24 @@
 //! Rows of the project's own files as records.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::measure::{Decode, Prefill, Sample};
 use crate::record::{Extra, Fact, Facts, Field, Harness, Outcome, Record, normal_path};
-use crate::row::{AnyRow, BuildType, Figures, HarnessKind, RowIdentity};
+use crate::row::{AnyRow, Backend, BuildType, Figures, HarnessKind, RowIdentity};
 use crate::stamp::Stamp;
 use crate::store::StoredSample;
 
 /// The records of a file whose header is its first line.
 pub(super) fn records(rows: &[AnyRow], lines: &[u64], samples: &[StoredSample]) -> Vec<Record> {
     let mut shared: HashMap<String, Arc<Facts>> = HashMap::new();
+    let mut texts = Texts::default();
     let mut of_row: HashMap<(&str, u32), Vec<&Sample>> = HashMap::new();
     for stored in samples {
         of_row.entry((stored.run_id.as_str(), stored.order_index)).or_default().push(&stored.sample);
     }
     let record = |(row, line): (&AnyRow, &u64)| {
-        let mut record = record(row, *line, &mut shared);
+        let mut record = record(row, *line, &mut shared, &mut texts);
         let run = &row.identity().run;
         if let Some(samples) = of_row.get(&(run.run_id.as_str(), run.order_index))
             && let Some(extra) = record.extra.as_deref_mut()
@@ -30,13 +31,29 @@ pub(super) fn records(rows: &[AnyRow], lines: &[u64], samples: &[StoredSample]) 
     rows.iter().zip(lines).map(record).collect()
 }
 
-fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>) -> Record {
+/// Texts that many rows have, each once in memory.
+#[derive(Default)]
+struct Texts(HashSet<Arc<str>>);
+
+impl Texts {
+    fn shared(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.0.insert(Arc::clone(&text));
+        text
+    }
+}
+
+fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>, texts: &mut Texts) -> Record {
     let identity = row.identity();
     let facts = facts(identity);
     let key = format!("{facts:?}");
     let facts = Arc::clone(shared.entry(key).or_insert_with(|| Arc::new(facts)));
     let figures = row.figures();
     let checkpoint = &identity.checkpoint;
+    let host_state = &identity.conditions.host_state;
     Record {
         line,
         model: checkpoint.model.as_str().into(),
@@ -56,12 +73,16 @@ fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>) -> 
             decode_rates: Vec::new(),
             prefill_rates: Vec::new(),
             checkpoint: checkpoint.checkpoint_id.as_known().cloned(),
-            prompt_sha256: identity.workload.prompt_sha256.as_known().map(|digest| digest.as_str().into()),
+            prompt_sha256: identity.workload.prompt_sha256.as_known().map(|digest| texts.shared(digest)),
             generation: identity.conditions.generation.clone(),
             control: identity.conditions.control.clone(),
-            swap_growth_bytes: identity.conditions.host_state.swap_growth_bytes,
-            thermal_worst: identity.conditions.host_state.thermal_worst.as_deref().map(Into::into),
-            power: identity.conditions.host_state.power.as_deref().map(Into::into),
+            too_contended_pct: host_state.contended_pct.filter(|_| host_state.is_contended()),
+            implausible_pct: row.bandwidth_pct().filter(|_| row.is_implausible()),
+            run_id: Some(texts.shared(&identity.run.run_id)),
+            model_type: checkpoint.model_type.as_known().map(|name| texts.shared(name)),
+            swap_growth_bytes: host_state.swap_growth_bytes,
+            thermal_worst: host_state.thermal_worst.as_deref().map(|state| texts.shared(state)),
+            power: host_state.power.as_deref().map(|power| texts.shared(power)),
         })),
     }
 }
@@ -86,21 +107,31 @@ fn facts(identity: &RowIdentity) -> Facts {
     let compiled = |stamp: &Stamp<String>| {
         if build.build_type == BuildType::Python && !stamp.is_known() { Fact::NotRecorded } else { of(stamp) }
     };
+    let revision = |field: Field, stamp: &Stamp<String>| match stamp.as_known() {
+        Some(text) => Fact::revision(field, text),
+        None => compiled(stamp),
+    };
+    // A driver is what a separate device has.
+    let driver = match of(&host.driver) {
+        Fact::Unknown if build.backend != Backend::Cuda => Fact::NotRecorded,
+        driver => driver,
+    };
     for (field, fact) in [
         (Field::Runtime, runtime),
         (Field::RuntimeVersion, version),
-        (Field::Commit, compiled(&build.mlxcel_commit)),
+        (Field::Commit, revision(Field::Commit, &build.mlxcel_commit)),
         (Field::MlxVersion, of(&build.mlx_version)),
-        (Field::MlxCommit, of(&build.mlx_commit)),
+        (Field::MlxCommit, revision(Field::MlxCommit, &build.mlx_commit)),
+        (Field::MlxLibrary, compiled(&build.libmlx_sha256)),
         (Field::BuildType, Fact::of(build.build_type.as_str())),
         (Field::Features, compiled(&build.features)),
         (Field::TargetCpu, compiled(&build.target_cpu)),
-        (Field::Kernels, of(&build.kernels)),
+        (Field::Kernels, compiled(&build.kernels)),
         (Field::Backend, Fact::of(build.backend.as_str())),
         (Field::Hardware, of(&host.hardware)),
         (Field::HostId, of(&host.host_id)),
         (Field::Os, of(&host.os)),
-        (Field::Driver, of(&host.driver)),
+        (Field::Driver, driver),
         (Field::MaxTokens, Fact::of(&workload.max_tokens.to_string())),
         (Field::Prompt, Fact::of(&workload.prompt)),
         (Field::PromptTarget, Fact::of(&target)),

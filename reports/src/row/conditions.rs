@@ -89,6 +89,22 @@ pub struct Traffic {
     pub stream_bytes_s: Option<f64>,
 }
 
+impl Traffic {
+    /// Largest share of the stream bandwidth that a decode rate may need, in percent. Both are measured, so a little more
+    /// than all of it is no contradiction.
+    pub const MOST_PCT: f64 = 102.0;
+
+    /// Weights of so few bytes may lie in a last-level cache, so that a step needs none of the memory's bandwidth; no cache of
+    /// a host that is measured is larger.
+    const CACHED_BYTES: u64 = 256 << 20;
+
+    /// Whether a share of the stream bandwidth cannot be.
+    pub fn is_implausible(&self, share_pct: Option<f64>) -> bool {
+        self.bytes_per_token.is_some_and(|bytes| bytes > Self::CACHED_BYTES)
+            && share_pct.is_some_and(|share| share > Self::MOST_PCT)
+    }
+}
+
 /// The host around a measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostState {
@@ -112,6 +128,16 @@ pub struct HostState {
     pub uptime_s: Option<u64>,
     /// Smallest difference that this host can tell from noise, in percent, as its own measurements of nothing show.
     pub noise_floor_pct: Option<f64>,
+}
+
+impl HostState {
+    /// Largest share of the measured time in which other work may have run, in percent.
+    pub const MOST_CONTENDED_PCT: f64 = 20.0;
+
+    /// Other work is known to have run for longer than it may.
+    pub fn is_contended(&self) -> bool {
+        self.contended_pct.is_some_and(|share| share > Self::MOST_CONTENDED_PCT)
+    }
 }
 
 /// Bytes a second at a decode rate in tokens a second.

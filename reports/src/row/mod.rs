@@ -264,6 +264,11 @@ impl AnyRow {
         conditions::bandwidth_pct(&self.identity().conditions.traffic, self.decode_tok_s())
     }
 
+    /// The decode rate needs more memory bandwidth than the host has.
+    pub fn is_implausible(&self) -> bool {
+        self.identity().conditions.traffic.is_implausible(self.bandwidth_pct())
+    }
+
     fn decode_tok_s(&self) -> Option<f64> {
         self.figures().and_then(|figures| figures.decode().tok_s())
     }

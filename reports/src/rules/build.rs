@@ -49,14 +49,18 @@ fn proved_executable(case: &Case<'_>) -> Vec<Finding> {
 pub(super) static SAME_MLX: Rule = Rule {
     id: "P07",
     tier: Tier::Refuse,
-    fields: &["mlx_commit", "mlx_version"],
-    accepted_by: &[],
-    text: "both sides ran the same MLX, unless MLX is what may differ",
+    fields: &["mlx_commit", "mlx_version", "libmlx_sha256"],
+    accepted_by: &[Acceptance::MlxLibrary],
+    text: "both sides ran the same MLX, unless MLX is what may differ; the library's file too, unless the host may",
     check: Check::Facts(same_mlx),
 };
 
 fn same_mlx(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
-    differing("P07", case.options.axis, [Field::MlxCommit, Field::MlxVersion], before, after)
+    let axis = case.options.axis;
+    let mut findings = differing("P07", axis, [Field::MlxCommit, Field::MlxVersion], before, after);
+    let library = differing("P07", axis, [Field::MlxLibrary], before, after);
+    findings.extend(library.into_iter().map(|finding| finding.unless(Acceptance::MlxLibrary)));
+    findings
 }
 
 pub(super) static OPTIMISED_ALIKE: Rule = Rule {

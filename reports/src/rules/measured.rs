@@ -35,16 +35,23 @@ fn control_drift(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
 pub(super) static CONTENDED: Rule = Rule {
     id: "P19",
     tier: Tier::Drop,
-    fields: &["status", "swap_growth_bytes", "thermal_worst", "power"],
+    fields: &["status", "contended_pct", "swap_growth_bytes", "thermal_worst", "power"],
     accepted_by: &[],
-    text: "nothing else worked on the host during a row; that swap grew, that the host was throttled, or that the sides had \
+    text: "nothing else worked on the host for more than a fifth of a row; that swap grew, that the host was throttled, or that the sides had \
            different power is a warning",
     check: Check::Pair(contended),
 };
 
 fn contended(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::Contended);
-    let found = by_status(pair, "P19", broke, "other work ran on the host while it was measured");
+    let message = "other work ran on the host while it was measured";
+    let found = by_status(pair, "P19", broke, message);
+    if !found.is_empty() {
+        return found;
+    }
+    let share = |record: &Record| record.extra.as_deref()?.too_contended_pct;
+    let shown = |record: &Record| share(record).map(|share| format!("{share:.1}"));
+    let found = by_count(pair, ("P19", "contended_pct"), |record| share(record).is_some(), shown, message);
     if !found.is_empty() {
         return found;
     }
@@ -74,10 +81,11 @@ fn contended(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let warn = |finding: Finding| Finding { tier: Tier::Warn, ..finding };
     swapped.into_iter().chain(throttled).map(warn).chain(power).collect()
 }
+
 pub(super) static IMPLAUSIBLE: Rule = Rule {
     id: "P20",
     tier: Tier::Drop,
-    fields: &["status"],
+    fields: &["status", "bandwidth_pct"],
     accepted_by: &[],
     text: "a rate needs no more memory bandwidth than the host has",
     check: Check::Pair(implausible),
@@ -85,8 +93,16 @@ pub(super) static IMPLAUSIBLE: Rule = Rule {
 
 fn implausible(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     let broke = |record: &Record| record.outcome.broken() == Some(status::Rule::ImplausibleBandwidth);
-    by_status(pair, "P20", broke, "the rate would need more memory bandwidth than the host has")
+    let message = "the rate would need more memory bandwidth than the host has";
+    let found = by_status(pair, "P20", broke, message);
+    if !found.is_empty() {
+        return found;
+    }
+    let share = |record: &Record| record.extra.as_deref()?.implausible_pct;
+    let shown = |record: &Record| share(record).map(|share| format!("{share:.1}"));
+    by_count(pair, ("P20", "bandwidth_pct"), |record| share(record).is_some(), shown, message)
 }
+
 pub(super) static CACHE_HIT: Rule = Rule {
     id: "P21",
     tier: Tier::Drop,

@@ -30,6 +30,7 @@ pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
         "host_id",
         "os",
         "driver",
+        "libmlx_sha256",
         "variant",
     ],
     accepted_by: &[
@@ -37,24 +38,28 @@ pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
         Acceptance::MissingMlx,
         Acceptance::MissingBuild,
         Acceptance::MissingHost,
+        Acceptance::MissingHostId,
+        Acceptance::MissingHostSoftware,
         Acceptance::MissingSettings,
     ],
-    text: "what must agree is known on both sides; a setting for which neither layout has a place is a warning",
+    text: "what must agree is known on both sides; what a layout has no place for is a warning",
     check: Check::Facts(unknown_equals_nothing),
 };
 
-/// Facts that later layouts added: known on one side alone is worth a remark.
-const ADDED: [Field; 10] = [
-    Field::RuntimeVersion,
-    Field::MlxVersion,
-    Field::MlxCommit,
-    Field::Features,
-    Field::TargetCpu,
-    Field::Kernels,
-    Field::Backend,
-    Field::HostId,
-    Field::Os,
-    Field::Driver,
+/// Facts that later layouts added, and what accepts that one is not known where the layout has a place for it. Where one
+/// layout has none, that is a remark; historical files have few of these.
+const ADDED: [(Field, Acceptance); 11] = [
+    (Field::RuntimeVersion, Acceptance::MissingRuntime),
+    (Field::MlxVersion, Acceptance::MissingMlx),
+    (Field::MlxCommit, Acceptance::MissingMlx),
+    (Field::Features, Acceptance::MissingBuild),
+    (Field::TargetCpu, Acceptance::MissingBuild),
+    (Field::Kernels, Acceptance::MissingBuild),
+    (Field::Backend, Acceptance::MissingBuild),
+    (Field::Hardware, Acceptance::MissingHost),
+    (Field::HostId, Acceptance::MissingHostId),
+    (Field::Os, Acceptance::MissingHostSoftware),
+    (Field::Driver, Acceptance::MissingHostSoftware),
 ];
 
 fn unknown_equals_nothing(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
@@ -85,14 +90,29 @@ fn unknown_equals_nothing(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec
             _ => findings.push(unknown(field, before, after).unless(Acceptance::MissingSettings)),
         }
     }
-    for field in ADDED.into_iter().filter(|field| !axis.covers(*field)) {
-        let (one, other) = (before.known(field), after.known(field));
-        if one.is_some() != other.is_some() {
-            let message = format!("`{field}` is known on one side only, so it was not compared");
-            findings.push(
-                Finding::new("P10", Tier::Warn, field.as_str(), message).values(owned(one), owned(other)),
-            );
+    let remark = |field: Field, message: String| {
+        Finding::new("P10", Tier::Warn, field.as_str(), message)
+            .values(owned(before.known(field)), owned(after.known(field)))
+    };
+    for (field, accept) in ADDED.into_iter().filter(|(field, _)| !axis.covers(*field)) {
+        match (before.get(field), after.get(field)) {
+            (Fact::Known(_), Fact::Known(_)) | (Fact::NotRecorded, Fact::NotRecorded) => {}
+            (Fact::NotRecorded, _) | (_, Fact::NotRecorded) => {
+                let message =
+                    format!("the layout of one side has no place for `{field}`, so it was not compared");
+                findings.push(remark(field, message));
+            }
+            _ => findings.push(unknown(field, before, after).unless(accept)),
         }
+    }
+    // Version and commit say which MLX it is; the digest of its file only says that nobody compiled it otherwise.
+    let library = Field::MlxLibrary;
+    let recorded = [before, after].iter().all(|side| side.get(library) != &Fact::NotRecorded);
+    let known = before.known(library).is_some() && after.known(library).is_some();
+    if recorded && !known && !axis.covers(library) {
+        let message =
+            format!("`{library}` is not known on both sides, so the files of MLX were not compared");
+        findings.push(remark(library, message));
     }
     findings
 }

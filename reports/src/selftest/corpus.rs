@@ -137,6 +137,22 @@ macro_rules! changed {
     };
 }
 
+/// A case in which both sides have the same other cells: what nobody knows is not the same.
+macro_rules! neither {
+    ($rule:literal, $name:literal, $options:expr, $cells:expr) => {
+        case!(
+            $rule,
+            Refuse,
+            $name,
+            $options,
+            files(
+                &Sheet::flawless().with(&$cells),
+                &Sheet::flawless().with(&[("run_id", "run2")]).with(&$cells)
+            )
+        )
+    };
+}
+
 /// The corpus.
 pub const CASES: &[BadPair] = &[
     case!("P01", Refuse, "kernel bandwidth of files that hold none", bandwidth, flawless()),
@@ -197,6 +213,13 @@ pub const CASES: &[BadPair] = &[
             &Sheet::flawless().with(&[("mlxcel_commit", "unknown")])
         )
     ),
+    neither!("P05", "a commit that is none on either side", no_axis, [("mlxcel_commit", "n/a")]),
+    neither!(
+        "P05",
+        "one unclean commit on both sides, in capitals",
+        no_axis,
+        [("mlxcel_commit", "11111111-DIRTY")]
+    ),
     changed!(
         "P06",
         Refuse,
@@ -216,6 +239,17 @@ pub const CASES: &[BadPair] = &[
         Refuse,
         "another MLX of which the version alone is known",
         [("mlx_commit", ""), ("mlx_version", "0.31.2")]
+    ),
+    changed!("P07", Refuse, "another file of the same MLX", [("libmlx_sha256", "8888")]),
+    case!(
+        "P07",
+        Refuse,
+        "a release tag of MLX that begins like another",
+        commit_axis,
+        files(
+            &Sheet::flawless().with(&[("mlx_commit", "v0.32.2")]),
+            &after().with(&[("mlx_commit", "v0.32.20")])
+        )
     ),
     changed!("P08", Refuse, "a debug build", [("build_type", "debug")]),
     case!(
@@ -247,6 +281,19 @@ pub const CASES: &[BadPair] = &[
             &after().with(&[("mlx_commit", ""), ("mlx_version", "")])
         )
     ),
+    neither!("P10", "no commit of MLX on either side", commit_axis, [("mlx_commit", "")]),
+    neither!("P10", "no version of MLX on either side", commit_axis, [("mlx_version", "")]),
+    neither!("P10", "a commit of MLX that is none on either side", commit_axis, [("mlx_commit", "n/a")]),
+    neither!("P10", "no version of the program on either side", no_axis, [("mlxcel_version", "")]),
+    neither!("P10", "kernels of which nobody knows", commit_axis, [("kernels", "")]),
+    neither!("P10", "features of which nobody knows", commit_axis, [("features", "")]),
+    neither!("P10", "a processor compiled for of which nobody knows", commit_axis, [("target_cpu", "")]),
+    neither!("P10", "hosts of one kind of which nobody knows which", commit_axis, [("host_id", "")]),
+    neither!("P10", "a kind of host of which nobody knows", commit_axis, [("hardware", "")]),
+    neither!("P10", "an operating system of which nobody knows", commit_axis, [("os", "")]),
+    neither!("P10", "a driver of which nobody knows", commit_axis, [("backend", "cuda")]),
+    changed!("P10", Refuse, "a host that one side does not say", [("host_id", "")]),
+    changed!("P10", Warn, "no digest of MLX's file on one side", [("libmlx_sha256", "")]),
     changed!("P10", Refuse, "a key/value cache of which nobody knows", [("kv_mode", "")]),
     changed!("P10", Refuse, "a host of which nobody knows", [("hardware", ""), ("host_id", "")]),
     case!(
@@ -347,6 +394,12 @@ pub const CASES: &[BadPair] = &[
         commit_axis,
         files(&Sheet::flawless(), &after().excluded("INVALID:contended"))
     ),
+    changed!(
+        "P19",
+        Drop,
+        "other work for more than a fifth of a row that says it is valid",
+        [("contended_pct", "20.5")]
+    ),
     changed!("P19", Warn, "swap that grew", [("swap_growth_bytes", "4096")]),
     changed!(
         "P19",
@@ -367,6 +420,17 @@ pub const CASES: &[BadPair] = &[
         "more bandwidth than there is",
         commit_axis,
         files(&Sheet::flawless(), &after().excluded("INVALID:implausible"))
+    ),
+    changed!(
+        "P20",
+        Drop,
+        "more bandwidth than there is, in a row that says it is valid",
+        [
+            ("decode_bytes_per_token", "1000000000"),
+            ("implied_bandwidth_bytes_s", "100000000000"),
+            ("stream_bandwidth_bytes_s", "50000000000"),
+            ("bandwidth_pct", "200")
+        ]
     ),
     case!(
         "P21",
@@ -444,5 +508,19 @@ pub const CASES: &[BadPair] = &[
         "a file compared with itself",
         no_axis,
         files(&Sheet::flawless(), &Sheet::flawless())
+    ),
+    case!(
+        "V02",
+        Refuse,
+        "a copy with other line ends",
+        no_axis,
+        named((BEFORE, Sheet::flawless().text()), (AFTER, Sheet::flawless().text().replace('\n', "\r\n")))
+    ),
+    case!(
+        "V02",
+        Refuse,
+        "a copy with another commit",
+        commit_axis,
+        files(&Sheet::flawless(), &Sheet::flawless().with(&[("mlxcel_commit", "22222222")]))
     ),
 ];
