@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use jiff::civil::Date;
 
 use crate::measure::{Decode, Prefill};
@@ -248,6 +249,8 @@ impl Outcome {
 /// Figures that few layouts have.
 #[derive(Debug, Clone, Default)]
 pub struct Extra {
+    /// When its measurement began.
+    pub started_at: Option<Timestamp>,
     /// Peak of MLX's memory.
     pub peak_memory_bytes: Option<u64>,
     /// Time to load the checkpoint.

@@ -107,6 +107,8 @@ fn gate() -> GateReport {
             .expect("OK because the policy of a test is good"),
         spreads: Spreads::default(),
         names: &ExactNames,
+        sources: Vec::new(),
+        protected: None,
         today: Date::constant(2026, 11, 29),
         tell_improvements: false,
         command: Vec::new(),

@@ -33,7 +33,7 @@ fn comparison() -> (TempDir, PathBuf, PathBuf) {
         file.path = PathBuf::from(name);
         file
     });
-    let (readings, _) = readings(folder.path(), [&before, &after], &ExactNames, invocation.options.metric);
+    let readings = readings(folder.path(), [&before, &after], &ExactNames, invocation.options.metric);
     let comparison = compare(&before, &after, &ExactNames, &invocation.options, &readings, &RuleSet::all());
     assert_eq!((comparison.summary.pairs, comparison.dropped.len()), (2, 1), "{comparison:#?}");
     let json = folder.path().join("comparison.json");
@@ -245,7 +245,7 @@ fn ranges_over_repetitions_are_verified_against_the_samples_they_came_from() {
         read_command(command).map(|invocation| Invocation { options, ..invocation })
     };
     let found = |document: &Path| {
-        let context = Context { read_command: &read_all };
+        let context = Context::of_comparisons(&read_all);
         verify(document, context).expect("OK because it is a comparison").discrepancies
     };
     for (document, field) in [(&json, "/inputs/1/samples_sha256"), (&markdown, "after")] {
