@@ -58,6 +58,12 @@ impl Readings {
         &self.unreadable
     }
 
+    /// The newest day on which a file measured something; none where nothing of it is known.
+    pub fn newest(&self, file: &Path) -> Option<Date> {
+        let all = self.of_model.values().flatten();
+        all.filter(|reading| reading.file == file).map(|reading| reading.date).max()
+    }
+
     /// Adds what the file at `path`, which reports call `shown`, has measured. The two that are compared add nothing.
     pub fn add(
         &mut self,
@@ -134,7 +140,8 @@ pub fn readings(
     });
     paths.sort();
     for path in paths {
-        readings.add(&path, &path, compared, names, metric);
+        let shown = path.strip_prefix(".").unwrap_or(&path);
+        readings.add(&path, shown, compared, names, metric);
     }
     readings
 }

@@ -7,7 +7,7 @@ use mlxcel_catalog::table::Table;
 
 use super::Context;
 use super::inputs::{Stated, named, other_file, result_file};
-use super::report::{Discrepancy, Verification};
+use super::report::{Discrepancy, MissingInput, Verification};
 use crate::command_line::joined;
 use crate::compare::baseline::{Readings, readings};
 use crate::compare::compare;
@@ -73,7 +73,7 @@ pub(super) fn recomputed(
     let compared = [&before, &after];
     let readings = stated_readings(document, files.sources, compared, (names.as_ref(), metric), verification);
     let folder = invocation.store.as_deref().unwrap_or(&folder);
-    came_since(folder, files.sources, compared, (names.as_ref(), metric), verification);
+    came_since(document, folder, files.sources, compared, (names.as_ref(), metric), verification);
     let readings = readings?;
     verification.count("comparisons", 1);
     let mut comparison =
@@ -131,7 +131,11 @@ fn stated_readings(
 ) -> Option<Readings> {
     let mut readings = Readings::default();
     let mut whole = true;
+    let mut seen = HashSet::new();
     for source in sources.iter().filter(|source| source.what == "store") {
+        if !seen.insert((&source.path, &source.sha256)) {
+            continue;
+        }
         match other_file(document, source, verification) {
             Some(place) => readings.add(&place, Path::new(&source.path), compared, names, metric),
             None => whole = false,
@@ -142,6 +146,7 @@ fn stated_readings(
 
 /// Files that lie beside the baseline now and that the document says nothing of.
 fn came_since(
+    document: &Path,
     folder: &Path,
     sources: &[Stated],
     compared: [&SourceFile; 2],
@@ -150,18 +155,35 @@ fn came_since(
 ) {
     let known: HashSet<&str> = sources.iter().filter_map(|source| source.sha256.as_deref()).collect();
     let now = readings(folder, compared, names, metric);
-    let others: Vec<&str> = now
-        .sources()
-        .iter()
-        .filter(|source| source.sha256.as_deref().is_none_or(|sha256| !known.contains(sha256)))
-        .map(|source| source.path.as_str())
-        .collect();
-    if !others.is_empty() {
+    let rows = compared.iter().flat_map(|file| &file.records);
+    let newest = rows.filter_map(|record| record.facts.date).max();
+    let mut later = Vec::new();
+    for source in now.sources() {
+        if source.sha256.as_deref().is_some_and(|sha256| known.contains(sha256)) {
+            continue;
+        }
+        let measured = now.newest(Path::new(&source.path));
+        if measured.is_some_and(|day| newest.is_some_and(|newest| day <= newest)) {
+            verification.is_missing(MissingInput {
+                file: document.to_owned(),
+                line: None,
+                what: "store".to_owned(),
+                path: source.path.clone(),
+                sha256: source.sha256.clone(),
+                reason: "it lies beside the baseline and was measured before the comparison, which says nothing of it, so that \
+                         whether it was looked through for newer readings (P17) cannot be told"
+                    .to_owned(),
+            });
+        } else {
+            later.push(source.path.as_str());
+        }
+    }
+    if !later.is_empty() {
         verification.notes.push(format!(
             "{} result files of the baseline's host, program and kind lie in its folder now and were not looked through for \
-             newer readings (P17), since they came later or were left out: {}",
-            others.len(),
-            others.join(", ")
+             newer readings (P17), since they came later: {}",
+            later.len(),
+            later.join(", ")
         ));
     }
 }

@@ -17,7 +17,7 @@ use super::diff::{Diff, agree};
 use super::inputs::{Found, Stated, find, named, other_file, result_file};
 use super::json::{files, strings};
 use super::json_lines::Lines;
-use super::report::{Discrepancy, Verification, VerifyError};
+use super::report::{Discrepancy, MissingInput, Verification, VerifyError};
 use crate::compare::report::Source;
 use crate::gate::policy::{Overrides, Policy};
 use crate::gate::report::{GateReport, State};
@@ -109,6 +109,7 @@ impl Gate<'_> {
         let ((policy, policy_source), (spreads, spreads_source)) = (policy?, spreads?);
         let ((names, catalog), protected, today) = (names?, protected.ok()?, today?);
         let (baseline, candidate) = (baseline?, candidate?);
+        self.day(today, &candidate, verification);
         let request = |baseline, candidate, names| Request {
             baseline,
             candidate,
@@ -139,6 +140,16 @@ impl Gate<'_> {
             verification.notes.push(note);
         }
         Some(Derived { report, from_samples })
+    }
+
+    /// No gate is held before its candidate was measured; the two days may be of different time zones.
+    fn day(&self, today: Date, candidate: &[SourceFile], verification: &mut Verification) {
+        let newest = candidate.iter().flat_map(|file| &file.records).filter_map(|record| record.facts.date).max();
+        if let Some(newest) = newest.filter(|newest| today.tomorrow().is_ok_and(|next| next < *newest)) {
+            let message = "a gate is not held before its candidate was measured; derived is that day";
+            let discrepancy = Discrepancy::new(self.path, "/today", message).at(self.lines.get("/today"));
+            verification.found(discrepancy.values(Some(today.to_string()), Some(newest.to_string())));
+        }
     }
 
     /// A part of the report that the gate was given, as its type.
@@ -294,20 +305,39 @@ impl Gate<'_> {
         }
         for folder in asked.iter().filter(|folder| folder.is_dir()) {
             let Ok(now) = gate::inputs::of_folder(folder) else { continue };
-            let others: Vec<String> = now
-                .iter()
-                .map(|path| path.display().to_string())
-                .filter(|path| !known.contains(path.as_str()))
-                .collect();
-            if !others.is_empty() {
-                verification.notes.push(format!(
-                    "{} result files lie in the folder of the {side} now and were not looked at, since they came later or were \
-                     left out: {}",
-                    others.len(),
-                    others.join(", ")
-                ));
+            for path in now.iter().filter(|path| !known.contains(path.display().to_string().as_str())) {
+                self.is_left_out(side, path, verification);
             }
         }
+    }
+
+    /// A file of a folder that the report lists nothing of: it came later, by its rows, or may have been left out.
+    fn is_left_out(&self, side: &str, path: &Path, verification: &mut Verification) {
+        let gate: Option<Date> =
+            self.stated.get("today").and_then(Value::as_str).and_then(|day| day.parse().ok());
+        let days = history::read(path).ok().map(|file| {
+            let days = file.records.iter().filter(|record| record.outcome.is_ok());
+            days.map(|record| record.facts.date).collect::<Vec<_>>()
+        });
+        let later = days.is_some_and(|days| {
+            !days.is_empty() && days.iter().all(|day| day.is_some_and(|day| gate.is_some_and(|gate| day > gate)))
+        });
+        let path = path.display().to_string();
+        if later {
+            let note = format!("`{path}` lies in the folder of the {side} now and was measured after the gate");
+            verification.notes.push(note);
+            return;
+        }
+        verification.is_missing(MissingInput {
+            file: self.path.to_owned(),
+            line: Some(self.lines.get("/inputs")),
+            what: side.to_owned(),
+            path,
+            sha256: None,
+            reason: "it lies in the folder that the command line names, and the report lists nothing of it, so that whether it was \
+                     there and left out cannot be told"
+                .to_owned(),
+        });
     }
 
     /// A file of a commit.
