@@ -58,10 +58,11 @@ impl Folder {
     }
 
     /// Writes every changed text beside the document, and returns what was changed in those that `verify` passes.
-    fn passed(&self, changed: Vec<(String, String)>, ending: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    fn passed(&self, changed: &[(String, String)], ending: &str) -> Result<Vec<String>, Box<dyn Error>> {
         let mut passed = Vec::new();
         for chunk in changed.chunks(200) {
-            let names: Vec<String> = (0..chunk.len()).map(|number| format!("changed{number}.{ending}")).collect();
+            let names: Vec<String> =
+                (0..chunk.len()).map(|number| format!("changed{number}.{ending}")).collect();
             for (name, (_, text)) in names.iter().zip(chunk) {
                 fs::write(self.path(name), text)?;
             }
@@ -172,14 +173,16 @@ fn no_changed_value_of_a_comparison_passes() -> Outcome {
         let document: Value = serde_json::from_slice(&output.stdout)?;
         if expected == 0 {
             let rules = |list: &str| document[list].to_string();
-            for (list, rule) in [("dropped", "M02"), ("dropped", "P13"), ("warnings", "P17"), ("warnings", "P23")] {
+            for (list, rule) in
+                [("dropped", "M02"), ("dropped", "P13"), ("warnings", "P17"), ("warnings", "P23")]
+            {
                 assert!(rules(list).contains(rule), "{list} without {rule}: {document}");
             }
             assert!(rules("warnings").contains("broken.csv"), "{document}");
         }
         let changed = every_change(&document, &["/command"]);
         assert!(changed.len() > 100, "{}", changed.len());
-        assert_eq!(folder.passed(changed, "json")?, Vec::<String>::new());
+        assert_eq!(folder.passed(&changed, "json")?, Vec::<String>::new());
     }
     Ok(())
 }
@@ -189,7 +192,10 @@ fn a_value_under_a_name_that_stands_twice_does_not_pass() -> Outcome {
     let folder = compared()?;
     let output = folder.run(&[&COMPARE[..], &["--format", "json"]].concat())?;
     let text = String::from_utf8(output.stdout)?;
-    fs::write(folder.path("c.json"), text.replacen("\"verdict\"", "\"verdict\": \"refused\",\n \"verdict\"", 1))?;
+    fs::write(
+        folder.path("c.json"),
+        text.replacen("\"verdict\"", "\"verdict\": \"refused\",\n \"verdict\"", 1),
+    )?;
     let (code, said) = folder.verdict("c.json")?;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("/verdict: the name stands twice"), "{said}");
@@ -210,7 +216,11 @@ fn no_changed_line_of_a_comparison_in_markdown_passes() -> Outcome {
     let mut changed = Vec::new();
     for (number, line) in lines.iter().enumerate() {
         // Without its beginning it is no comparison, and the command line is what everything else follows from.
-        if line.trim().is_empty() || line.starts_with("- command: ") || number == 0 || line.starts_with("|---") {
+        if line.trim().is_empty()
+            || line.starts_with("- command: ")
+            || number == 0
+            || line.starts_with("|---")
+        {
             continue;
         }
         let mut without = lines.clone();
@@ -232,7 +242,7 @@ fn no_changed_line_of_a_comparison_in_markdown_passes() -> Outcome {
         }
     }
     assert!(changed.len() > 100, "{}", changed.len());
-    assert_eq!(folder.passed(changed, "md")?, Vec::<String>::new());
+    assert_eq!(folder.passed(&changed, "md")?, Vec::<String>::new());
     Ok(())
 }
 
@@ -319,7 +329,7 @@ fn no_changed_value_of_a_gate_passes() -> Outcome {
         // The day of the gate matters only where an entry of known noise may have expired by it.
         let changed = every_change(&document, &["/command", "/today"]);
         assert!(changed.len() > 100, "{}", changed.len());
-        assert_eq!(folder.passed(changed, "json")?, Vec::<String>::new());
+        assert_eq!(folder.passed(&changed, "json")?, Vec::<String>::new());
     }
     Ok(())
 }

@@ -20,11 +20,8 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut text = String::new();
     let mut documents = Vec::new();
     let mut exit = Exit::Fine;
-    let context = Context {
-        read_command: &read_command,
-        read_gate: &read_gate,
-        read_committed: &read_committed,
-    };
+    let context =
+        Context { read_command: &read_command, read_gate: &read_gate, read_committed: &read_committed };
     for file in &arguments.files {
         match verify(file, context) {
             Ok(mut verification) => {

@@ -44,10 +44,12 @@ pub struct Fresh {
 
 /// A second stage from fresh measurements alone, where the files that they came from are gone.
 pub fn from_samples(first: &GateReport, fresh: Vec<Fresh>) -> GateReport {
-    let flagged =
-        |one: &Fresh| first.rows.iter().find(|row| {
-            row.state == State::Flagged && row.metric == one.metric && row.model == one.model
-        });
+    let flagged = |one: &Fresh| {
+        first
+            .rows
+            .iter()
+            .find(|row| row.state == State::Flagged && row.metric == one.metric && row.model == one.model)
+    };
     let row = |one: Fresh| {
         let row = flagged(&one)?.clone();
         let median = |values: &[f64]| Summary::of(values).map(|summary| summary.median);

@@ -287,7 +287,11 @@ impl Policy {
             return refuse("min_share", share.to_string(), "a share from 0 to 1");
         }
         if self.protected_branch.as_ref().is_some_and(|branch| branch.trim().is_empty()) {
-            return refuse("protected_branch", "empty".to_owned(), "a branch, tag or commit, such as origin/main");
+            return refuse(
+                "protected_branch",
+                "empty".to_owned(),
+                "a branch, tag or commit, such as origin/main",
+            );
         }
         if self.known_noise.iter().any(|entry| entry.owner.trim().is_empty()) {
             return refuse("known_noise.owner", "empty".to_owned(), "the name of who answers for the entry");

@@ -63,7 +63,8 @@ impl Spreads {
     /// The entries that are about these metrics on a host of these rows.
     pub fn in_force(&self, rows: &[Record], metrics: &[Metric]) -> Vec<Spread> {
         let hosts: BTreeSet<&str> = rows.iter().filter_map(|row| row.facts.known(Field::Hardware)).collect();
-        let is_about = |entry: &&Spread| hosts.contains(entry.host.as_str()) && metrics.contains(&entry.metric);
+        let is_about =
+            |entry: &&Spread| hosts.contains(entry.host.as_str()) && metrics.contains(&entry.metric);
         self.spread.iter().filter(is_about).cloned().collect()
     }
 

@@ -18,7 +18,8 @@ fn not_superseded(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
     let unread = case.readings.unreadable().iter().map(|path| {
         let message =
             format!("`{}` cannot be read, so a newer reading in it would go unseen", path.display());
-        Finding::new("P17", Tier::Warn, "file", message).values(None::<String>, Some(path.display().to_string()))
+        Finding::new("P17", Tier::Warn, "file", message)
+            .values(None::<String>, Some(path.display().to_string()))
     });
     pairs.iter().filter_map(|pair| superseded(case, pair)).chain(unread).collect()
 }

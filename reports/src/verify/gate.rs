@@ -104,7 +104,8 @@ impl Gate<'_> {
         let names = names(self.path, self.files, invocation.catalog.as_deref(), verification);
         let protected = self.protected(verification);
         let today: Option<Date> = self.part("today", verification);
-        let baseline = self.side("baseline", &invocation.baseline, invocation.baseline_from_git, verification);
+        let baseline =
+            self.side("baseline", &invocation.baseline, invocation.baseline_from_git, verification);
         let candidate = self.side("candidate", &invocation.candidate, false, verification);
         let ((policy, policy_source), (spreads, spreads_source)) = (policy?, spreads?);
         let ((names, catalog), protected, today) = (names?, protected.ok()?, today?);
@@ -144,7 +145,8 @@ impl Gate<'_> {
 
     /// No gate is held before its candidate was measured; the two days may be of different time zones.
     fn day(&self, today: Date, candidate: &[SourceFile], verification: &mut Verification) {
-        let newest = candidate.iter().flat_map(|file| &file.records).filter_map(|record| record.facts.date).max();
+        let newest =
+            candidate.iter().flat_map(|file| &file.records).filter_map(|record| record.facts.date).max();
         if let Some(newest) = newest.filter(|newest| today.tomorrow().is_ok_and(|next| next < *newest)) {
             let message = "a gate is not held before its candidate was measured; derived is that day";
             let discrepancy = Discrepancy::new(self.path, "/today", message).at(self.lines.get("/today"));
@@ -208,12 +210,7 @@ impl Gate<'_> {
         }
     }
 
-    fn source(
-        &self,
-        what: &str,
-        path: &Path,
-        verification: &mut Verification,
-    ) -> Option<(PathBuf, &Stated)> {
+    fn source(&self, what: &str, path: &Path, verification: &mut Verification) -> Option<(PathBuf, &Stated)> {
         let sources = (self.files.command_line, self.files.sources);
         let stated = named(self.path, sources, (what, path), verification)?;
         Some((other_file(self.path, stated, verification)?, stated))
@@ -283,13 +280,7 @@ impl Gate<'_> {
     }
 
     /// Files and folders of the command line of which the report says nothing.
-    fn left_out(
-        &self,
-        side: &str,
-        asked: &[PathBuf],
-        stated: &[&Stated],
-        verification: &mut Verification,
-    ) {
+    fn left_out(&self, side: &str, asked: &[PathBuf], stated: &[&Stated], verification: &mut Verification) {
         let known: HashSet<&str> = stated.iter().map(|input| input.path.as_str()).collect();
         let none_of = |asked: &Path| {
             !stated.iter().any(|input| {
@@ -298,7 +289,8 @@ impl Gate<'_> {
             })
         };
         for asked in asked.iter().filter(|asked| none_of(asked)) {
-            let message = format!("the command line names it as --{side}, and the report lists nothing of it");
+            let message =
+                format!("the command line names it as --{side}, and the report lists nothing of it");
             let discrepancy = Discrepancy::new(self.path, "/inputs", message);
             let discrepancy = discrepancy.at(self.lines.get("/inputs"));
             verification.found(discrepancy.values(None::<String>, Some(asked.display().to_string())));
@@ -320,11 +312,13 @@ impl Gate<'_> {
             days.map(|record| record.facts.date).collect::<Vec<_>>()
         });
         let later = days.is_some_and(|days| {
-            !days.is_empty() && days.iter().all(|day| day.is_some_and(|day| gate.is_some_and(|gate| day > gate)))
+            !days.is_empty()
+                && days.iter().all(|day| day.is_some_and(|day| gate.is_some_and(|gate| day > gate)))
         });
         let path = path.display().to_string();
         if later {
-            let note = format!("`{path}` lies in the folder of the {side} now and was measured after the gate");
+            let note =
+                format!("`{path}` lies in the folder of the {side} now and was measured after the gate");
             verification.notes.push(note);
             return;
         }
@@ -403,7 +397,8 @@ impl Gate<'_> {
                 verification.is_missing(input.is_missing(self.path, reason));
             }
             if verification.missing.is_empty() {
-                let message = "rows were flagged and --confirm was asked for, but nothing of a second stage is stated";
+                let message =
+                    "rows were flagged and --confirm was asked for, but nothing of a second stage is stated";
                 let line = self.lines.get("/rows");
                 verification.found(Discrepancy::new(self.path, "/rows", message).at(line));
             }
@@ -427,11 +422,11 @@ impl Fresh {
 
 fn fresh(row: &Value) -> Option<Fresh> {
     let text = |key: &str| row.get(key).and_then(Value::as_str);
-    let values = |key: &str| -> Option<Vec<f64>> {
-        row.get(key)?.as_array()?.iter().map(Value::as_f64).collect()
-    };
+    let values =
+        |key: &str| -> Option<Vec<f64>> { row.get(key)?.as_array()?.iter().map(Value::as_f64).collect() };
     let compared = row.get("ratio").is_some_and(|ratio| !ratio.is_null());
-    let reason = text("reason").and_then(|reason| reason.split_once("; ")).map(|(_, reason)| reason.to_owned());
+    let reason =
+        text("reason").and_then(|reason| reason.split_once("; ")).map(|(_, reason)| reason.to_owned());
     let not_compared = if compared { None } else { Some((text("state")?.parse().ok()?, reason)) };
     Some(Fresh {
         model: text("model")?.to_owned(),
@@ -446,10 +441,9 @@ fn fresh(row: &Value) -> Option<Fresh> {
 fn take_from_report(stated: &Value, derived: &mut Value, verification: &mut Verification) {
     let mut taken = 0;
     for key in ["dropped", "accepted", "warnings", "inputs"] {
-        let (Some(stated), Some(derived)) = (
-            stated.get(key).and_then(Value::as_array),
-            derived.get_mut(key).and_then(Value::as_array_mut),
-        ) else {
+        let (Some(stated), Some(derived)) =
+            (stated.get(key).and_then(Value::as_array), derived.get_mut(key).and_then(Value::as_array_mut))
+        else {
             continue;
         };
         let begins_so = stated.len() >= derived.len()

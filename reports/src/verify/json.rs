@@ -26,13 +26,10 @@ pub(super) fn verify(path: &Path, text: &str, context: Context<'_>) -> Result<Ve
     let lines = Lines::of(text);
     let mut verification = Verification::new(path, "comparison (JSON)");
     let command = strings(stated.get("command"));
-    let (inputs, sources) = (files(&stated, &lines, "inputs", "side"), files(&stated, &lines, "sources", "what"));
-    let files = Files {
-        command: &command,
-        command_line: lines.get("/command"),
-        inputs: &inputs,
-        sources: &sources,
-    };
+    let (inputs, sources) =
+        (files(&stated, &lines, "inputs", "side"), files(&stated, &lines, "sources", "what"));
+    let files =
+        Files { command: &command, command_line: lines.get("/command"), inputs: &inputs, sources: &sources };
     let Some(comparison) = recomputed(path, &files, context, &mut verification) else {
         return Ok(verification);
     };

@@ -30,7 +30,9 @@ pub(super) fn verify(
         verification.count("statuses", 1);
         let found = match row.status() {
             Status::Ok => broken(row, most_spread_pct),
-            Status::Excluded(Exclusion::Invalid(rule)) => kept(row, rule, most_spread_pct).into_iter().collect(),
+            Status::Excluded(Exclusion::Invalid(rule)) => {
+                kept(row, rule, most_spread_pct).into_iter().collect()
+            }
             Status::Excluded(_) => Vec::new(),
         };
         for Contradiction { field, stated, derived, message } in found {
@@ -49,7 +51,12 @@ struct Contradiction {
 }
 
 impl Contradiction {
-    fn new(field: &'static str, stated: Option<impl ToString>, derived: impl Into<String>, message: String) -> Self {
+    fn new(
+        field: &'static str,
+        stated: Option<impl ToString>,
+        derived: impl Into<String>,
+        message: String,
+    ) -> Self {
         let stated = stated.map(|stated| stated.to_string());
         Self { field, stated, derived: derived.into(), message }
     }
@@ -69,7 +76,8 @@ fn broken(row: &AnyRow, most_spread_pct: Option<f64>) -> Vec<Contradiction> {
         found.push(Contradiction::new("cached_prompt_tokens", Some(cached), "0", message.to_owned()));
     }
     if control.moved() {
-        let message = "from `control_band_pct`: between controls further apart no row is valid (INVALID:control_drift)";
+        let message =
+            "from `control_band_pct`: between controls further apart no row is valid (INVALID:control_drift)";
         let most = control.band_pct.map_or_else(String::new, |band| format!("at most {band}"));
         found.push(Contradiction::new("control_drift_pct", control.drift_pct, most, message.to_owned()));
     }
@@ -97,9 +105,8 @@ fn broken(row: &AnyRow, most_spread_pct: Option<f64>) -> Vec<Contradiction> {
 /// What a row counts that speaks against the rule it is said to have broken.
 fn kept(row: &AnyRow, rule: Rule, most_spread_pct: Option<f64>) -> Option<Contradiction> {
     let conditions = &row.identity().conditions;
-    let against = |message: String| {
-        Some(Contradiction::new("status", Some(invalid(rule)), "another status", message))
-    };
+    let against =
+        |message: String| Some(Contradiction::new("status", Some(invalid(rule)), "another status", message));
     let figures = row.figures();
     match rule {
         Rule::Spread => {
@@ -111,13 +118,17 @@ fn kept(row: &AnyRow, rule: Rule, most_spread_pct: Option<f64>) -> Option<Contra
                 .and_then(against)
         }
         Rule::Contended => {
-            let share = conditions.host_state.contended_pct.filter(|_| !conditions.host_state.is_contended())?;
+            let share =
+                conditions.host_state.contended_pct.filter(|_| !conditions.host_state.is_contended())?;
             let most = HostState::MOST_CONTENDED_PCT;
             against(format!("other work ran in {share} % of the time, and {most} % are allowed"))
         }
         Rule::ImplausibleBandwidth => {
             let share = row.bandwidth_pct().filter(|share| *share <= Traffic::MOST_PCT)?;
-            against(format!("the rate needs {share} % of the bandwidth, and {} % are allowed", Traffic::MOST_PCT))
+            against(format!(
+                "the rate needs {share} % of the bandwidth, and {} % are allowed",
+                Traffic::MOST_PCT
+            ))
         }
         Rule::ControlDrift => {
             let (drift, band) = conditions.control.drift_pct.zip(conditions.control.band_pct)?;

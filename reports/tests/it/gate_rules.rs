@@ -31,7 +31,8 @@ fn switching_a_rule_of_the_gate_off_fails_its_own_cases_and_no_others() {
 #[test]
 fn a_finding_of_the_gate_speaks_only_of_what_its_rule_declares() {
     for case in GATES {
-        let report = gated(case, &GateRuleSet::all()).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let report =
+            gated(case, &GateRuleSet::all()).unwrap_or_else(|error| panic!("{}: {error}", case.name));
         for finding in report.refused.iter().chain(&report.warnings) {
             let Some(rule) = GATE_RULES.iter().find(|rule| rule.id == finding.rule) else { continue };
             assert!(rule.fields.contains(&finding.field), "{}: {} of {}", case.name, finding.field, rule.id);
@@ -102,8 +103,10 @@ fn every_id_of_a_rule_in_the_code_has_a_case_and_is_a_rule() {
         .map(|path| std::fs::read_to_string(path).expect("OK because the file is part of the project"))
         .collect();
     let found: BTreeSet<&str> = texts.iter().flat_map(|text| ids(text)).collect();
-    let rules: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).chain(GATE_RULES.iter().map(|rule| rule.id)).collect();
-    let cases: BTreeSet<&str> = CASES.iter().map(|case| case.rule).chain(GATES.iter().map(|case| case.rule)).collect();
+    let rules: BTreeSet<&str> =
+        RULES.iter().map(|rule| rule.id).chain(GATE_RULES.iter().map(|rule| rule.id)).collect();
+    let cases: BTreeSet<&str> =
+        CASES.iter().map(|case| case.rule).chain(GATES.iter().map(|case| case.rule)).collect();
     assert_eq!(found, rules);
     assert_eq!(cases, rules);
     assert!(["P01", "P26", "P27", "G01"].iter().all(|id| rules.contains(id)));
@@ -149,7 +152,8 @@ fn a_threshold_that_fits_nothing_is_named_in_every_form() {
         assert!(text.contains("G03") && text.contains("alfa-"), "{text}");
     }
     // One that fits a row, by its metric as well, is not.
-    let policy = "metrics = [\"decode\"]\n[[threshold]]\nmetric = \"decode\"\nmodels = [\"alpha-*\"]\nfloor = 0.5";
+    let policy =
+        "metrics = [\"decode\"]\n[[threshold]]\nmetric = \"decode\"\nmodels = [\"alpha-*\"]\nfloor = 0.5";
     let fitting = BadGate { policy, ..case_of(case("renamed")) };
     let report = gated(&fitting, &GateRuleSet::all()).expect("OK because the case can be run");
     assert!(report.warnings.iter().all(|finding| finding.rule != "G03" && finding.tier == Tier::Warn));

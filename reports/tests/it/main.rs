@@ -23,3 +23,4 @@ mod sample_rows;
 mod sample_sets;
 mod verifying;
 mod verifying_documents;
+mod verifying_statuses;

@@ -6,11 +6,11 @@ mod git;
 
 use anyhow::{Context as _, bail};
 use jiff::ZonedDateTime;
+use mlxcel_reports::compare::report::Source;
 use mlxcel_reports::gate::policy::Policy;
 use mlxcel_reports::gate::report::{GateReport, Outcome, State};
 use mlxcel_reports::gate::spread::Spreads;
 use mlxcel_reports::gate::{Request, confirmed, inputs, run as decide, second_stage};
-use mlxcel_reports::compare::report::Source;
 use mlxcel_reports::render::gate as render;
 
 use super::compare::{names, write_new};
@@ -79,7 +79,9 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
     }
     report.remarks.extend(remarks);
     if let Some(diagnosis) = stored.filter(|_| report.rows.iter().any(|row| row.aa_spread.is_some())) {
-        report.remarks.push(format!("A/A spreads {}; --no-doctor leaves them out", noise::origin(&diagnosis)));
+        report
+            .remarks
+            .push(format!("A/A spreads {}; --no-doctor leaves them out", noise::origin(&diagnosis)));
     }
     for file in &arguments.report {
         write_report(&report, file).inspect_err(|_| take_back(&arguments.report, file))?;

@@ -95,4 +95,3 @@ fn is_own(file: &SourceFile) -> bool {
 fn times(record: &Record) -> Option<(&str, u64, u64)> {
     Some((&record.model, record.prefill_nanos?, record.decode_nanos?))
 }
-
