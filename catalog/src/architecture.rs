@@ -186,6 +186,12 @@ const MODEL_TYPES: &[(&str, ArchitectureClass)] = &[
     ("xlm-roberta", ArchitectureClass::Embedding),
 ];
 
+/// The class of every model of this `model_type`, where it never generates text by itself. None says nothing: heads and
+/// files beside the configuration decide among the others.
+pub fn never_generative(model_type: &str) -> Option<ArchitectureClass> {
+    MODEL_TYPES.iter().find(|(name, _)| *name == model_type).map(|(_, class)| *class)
+}
+
 /// Keys of a vision tower's configuration.
 const VISION_KEYS: &[&str] =
     &["img_processor", "mm_vision_tower", "vision_cfg", "vision_config", "vision_tower", "visual"];
@@ -211,8 +217,8 @@ fn of_config(model_type: &str, config: &Map<String, Value>) -> (ArchitectureClas
             return (ArchitectureClass::Embedding, sign(name));
         }
     }
-    if let Some((_, class)) = MODEL_TYPES.iter().find(|(name, _)| *name == model_type) {
-        return (*class, format!("model_type {model_type}"));
+    if let Some(class) = never_generative(model_type) {
+        return (class, format!("model_type {model_type}"));
     }
     if let Some(name) = names.iter().find(|name| is_bare_encoder(name)) {
         return (ArchitectureClass::Embedding, sign(name));

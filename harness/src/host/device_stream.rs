@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use mlxcel_reports::row::Traffic;
 use serde::{Deserialize, Serialize};
 
 use crate::worker::child::WorkerProgram;
@@ -22,7 +23,7 @@ const FEWEST_BYTES: u64 = 1 << 30;
 /// The arrays take this share of the device's memory at most.
 const SHARE: u64 = 16;
 /// No GPU has a larger last-level cache. What is smaller may come from the cache, and faster than from memory.
-pub const LARGEST_CACHE_BYTES: u64 = 256 << 20;
+pub const LARGEST_CACHE_BYTES: u64 = Traffic::LARGEST_DEVICE_CACHE_BYTES;
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

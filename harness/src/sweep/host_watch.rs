@@ -17,8 +17,6 @@ use crate::host::{
 };
 use crate::text::{complain, duration};
 
-/// The share of the measured time in which others may be busy.
-const CONTENDED: f64 = 0.2;
 /// How long a measured stream bandwidth stands for the host.
 const STREAM_AGE: Duration = Duration::from_hours(1);
 /// Passes over memory that are counted.
@@ -215,7 +213,8 @@ impl HostWatch {
             host_state.contended_pct = interval.contended_fraction.map(|fraction| fraction * 100.0);
             host_state.swap_growth_bytes =
                 interval.swap_growth_bytes.map(|growth| u64::try_from(growth).unwrap_or(0));
-            contended = interval.is_contended(CONTENDED).then(|| interval.describe());
+            contended =
+                interval.is_contended(HostState::MOST_CONTENDED_PCT / 100.0).then(|| interval.describe());
             if let Some(thermal) = watch.thermal_between(from, to) {
                 of_thermal(&thermal, &mut host_state);
             }

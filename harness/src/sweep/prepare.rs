@@ -231,8 +231,31 @@ pub(super) fn resolve(
     })
 }
 
+/// Of the places, those of which the result file holds a row that failed or is invalid.
+fn measured_again(places: Vec<Place>, path: &Path) -> anyhow::Result<Vec<Place>> {
+    let rows = mlxcel_reports::wire::read_rows(path)?;
+    let wanted = |place: &Place| {
+        rows.iter().any(|row| {
+            row.identity().checkpoint.model == place.model
+                && (row.status().is_fail() || row.status().is_invalid())
+        })
+    };
+    let places: Vec<Place> = places.into_iter().filter(wanted).collect();
+    if places.is_empty() {
+        bail!(
+            "no folder of this sweep has a failed or invalid row in {}; there is nothing to rerun",
+            path.display()
+        );
+    }
+    Ok(places)
+}
+
 /// The places of the sweep, and the names of those that an image sweep leaves out.
 fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Place>, Vec<String>)> {
+    let places = match &arguments.roster.rerun {
+        Some(path) => measured_again(places, path)?,
+        None => places,
+    };
     if !arguments.is_vlm() {
         return Ok((places, Vec::new()));
     }

@@ -16,6 +16,9 @@ use crate::text::{complain, one_line};
 /// The setting of the provenance that holds the key.
 pub(super) const SETTING: &str = "resume_key";
 
+/// What is done about rows of a set that came to its end.
+const FINISHED: &str = "a finished set stays as it is: --rerun FILE.csv measures its failed and invalid rows again, in a set of their own";
+
 /// What must be the same for rows to stand in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
@@ -100,11 +103,13 @@ fn told(differences: &[String]) -> String {
 /// The set to go on with: the named one, or the newest that fits. `None` where there is no unfinished set at all.
 ///
 /// # Errors
-/// A refusal when the named set, or each there is, is one of another executable, workload or host.
+/// A refusal when the named set, or each there is, is one of another executable, workload or host; or when rows are to be
+/// measured again and there is no unfinished set that has any.
 pub(super) fn find(
     folder: &Path,
     named: Option<&Path>,
     key: &Key,
+    retry: Option<Retry>,
 ) -> anyhow::Result<Option<(PathBuf, Provenance)>> {
     let refused = |message: String| Err(EndsWith(Exit::Refused, format!("refused: {message}")).into());
     let sets = match named {
@@ -117,7 +122,7 @@ pub(super) fn find(
                 None => {
                     return refused(format!(
                         "{} is no result set that can be resumed: name the CSV file of one that did not come to its end \
-                         (*.csv.partial or *.partial.csv), with its provenance beside it",
+                         (*.csv.partial or *.partial.csv), with its provenance beside it; {FINISHED}",
                         path.display()
                     ));
                 }
@@ -132,6 +137,13 @@ pub(super) fn find(
             return Ok(Some((path, provenance)));
         }
         others.push(format!("{}: {}", path.display(), told(&differences)));
+    }
+    if others.is_empty() && retry.is_some() {
+        // Whoever asks for a few rows again does not mean all of them.
+        return refused(format!(
+            "there is nothing to resume in {}, so --retry has no rows; {FINISHED}",
+            folder.display()
+        ));
     }
     if others.is_empty() {
         complain(&format!("note: there is nothing to resume in {}; starting anew", folder.display()));

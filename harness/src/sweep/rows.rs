@@ -20,9 +20,6 @@ use crate::provenance::tokens_sha256;
 use crate::worker::protocol::Generated;
 use crate::worker::session::{Session, Task};
 
-/// The share of what the host can stream from which a rate is not believed, in percent.
-const IMPLAUSIBLE_PCT: f64 = 102.0;
-
 /// What a row is made from.
 pub(super) struct Making<'a> {
     pub(super) run: &'a RunFacts,
@@ -192,13 +189,10 @@ fn generation(generated: &[Generated]) -> Generation {
 /// Why a decode rate cannot be, if it cannot.
 fn implausible(row: &Row<Measured>, traffic: &Traffic, around: &Surrounding) -> Option<String> {
     let (bytes, stream) = (traffic.bytes_per_token?, traffic.stream_bytes_s?);
-    // What fits into the last-level cache need not come from memory.
-    if around.last_level_cache_bytes.is_some_and(|cache| bytes <= cache) {
-        return None;
-    }
-    let implied = bytes as f64 * row.figures().decode().tok_s()?;
+    let decode_tok_s = row.figures().decode().tok_s()?;
+    let implied = bytes as f64 * decode_tok_s;
     let share = 100.0 * implied / stream;
-    (share > IMPLAUSIBLE_PCT).then(|| {
+    traffic.is_implausible(Some(decode_tok_s), around.last_level_cache_bytes).then(|| {
         format!(
             "the decode rate needs {:.1} GB/s, {share:.0} % of the {:.1} GB/s that was measured of this memory within the hour",
             implied / 1e9,

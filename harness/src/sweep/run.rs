@@ -76,7 +76,9 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
     };
     let mut run = facts(arguments, &resolved, executable, tree, hello, backend, factor);
     let resumed = match &arguments.resume {
-        Some(named) if !arguments.roster.plan => resume::find(&arguments.out, named.as_deref(), &run.key)?,
+        Some(named) if !arguments.roster.plan => {
+            resume::find(&arguments.out, named.as_deref(), &run.key, arguments.retry)?
+        }
         _ => None,
     };
     let resumed = resumed.map(|(path, provenance)| {
@@ -96,35 +98,15 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
 
 /// The folders that the command line names; `None` for the default models.
 fn named(arguments: &SweepArgs) -> anyhow::Result<Option<(Vec<Place>, bool)>> {
-    let named = match arguments.target() {
-        Target::Default if arguments.roster.rerun.is_some() => {
-            bail!("--rerun needs to know where the checkpoints are: name a folder, or `all` with --models")
-        }
+    Ok(match arguments.target() {
         Target::Default if arguments.is_vlm() => bail!(
             "the default models take no images, and {NO_VISION}; name a checkpoint that takes some, or `all` with --models, to see \
              what an image sweep would measure"
         ),
-        Target::Default => return Ok(None),
-        Target::All(models) => (plan::all(&models)?, false),
-        Target::Single(path) => (vec![plan::single(&path)?], true),
-    };
-    let Some(path) = &arguments.roster.rerun else { return Ok(Some(named)) };
-    let rows = mlxcel_reports::wire::read_rows(path)?;
-    let wanted = |place: &Place| {
-        rows.iter().any(|row| {
-            row.identity().checkpoint.model == place.model
-                && (row.status().is_fail() || row.status().is_invalid())
-        })
-    };
-    let (places, single) = named;
-    let places: Vec<Place> = places.into_iter().filter(wanted).collect();
-    if places.is_empty() {
-        bail!(
-            "no folder of this sweep has a failed or invalid row in {}; there is nothing to rerun",
-            path.display()
-        );
-    }
-    Ok(Some((places, single)))
+        Target::Default => None,
+        Target::All(models) => Some((plan::all(&models)?, false)),
+        Target::Single(path) => Some((vec![plan::single(&path)?], true)),
+    })
 }
 
 /// The reference, once it has said who it is.

@@ -208,6 +208,7 @@ fn figures(pair: &Pair<'_>, options: &Options) -> Option<PairFigures> {
     Some(PairFigures {
         model: pair.model.clone(),
         shape: pair.shape.clone(),
+        twins: pair.twins.clone(),
         before: one.median,
         after: other.median,
         ratio,

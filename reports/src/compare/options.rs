@@ -144,6 +144,8 @@ words! {
         MissingMlx = "missing-mlx",
         /// The files of the MLX library differ although version and commit are the same.
         MlxLibrary = "mlx-library",
+        /// A side does not say which file of the MLX library was loaded.
+        MissingMlxLibrary = "missing-mlx-library",
         /// A side does not say on which kind of host it ran.
         MissingHost = "missing-host",
         /// A side does not say on which host of its kind it ran, as in containers.
@@ -168,6 +170,8 @@ words! {
         OlderCandidate = "older-candidate",
         /// Embedders and rerankers among the generators.
         NonGenerative = "non-generative",
+        /// A row states another rate than its counts and times give.
+        StatedRate = "stated-rate",
     }
 }
 
@@ -192,7 +196,7 @@ pub struct Options {
     pub axis: Axis,
     /// What is accepted.
     pub accepted: BTreeSet<Acceptance>,
-    /// Largest relative difference of prompt tokens, where the user gave one.
+    /// By which share of the smaller count prompt tokens may differ, where the user said.
     pub prompt_tolerance: Option<f64>,
     /// Largest age of a reference in days.
     pub max_date_gap_days: u32,
@@ -217,7 +221,7 @@ impl Options {
     }
 }
 
-/// Largest relative difference of prompt tokens where the sides count with different programs.
+/// By which share of the smaller count prompt tokens may differ where the sides count with different programs.
 pub const FOREIGN_PROMPT_TOLERANCE: f64 = 0.10;
 
 impl Default for Options {

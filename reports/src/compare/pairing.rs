@@ -8,9 +8,23 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::options::{Options, Repeat};
 use crate::names::NameResolver;
 use crate::record::{Facts, Field, Record};
+use crate::row::CheckpointId;
+
+/// Two names that one digest joined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Twins {
+    /// The name on the first side.
+    pub before: Arc<str>,
+    /// The name on the second side.
+    pub after: Arc<str>,
+    /// Level of the digest: from 1, the file names and sizes, to 4, every byte.
+    pub level: u8,
+}
 
 /// Rows of both sides about the same checkpoint in the same shape.
 #[derive(Debug)]
@@ -19,6 +33,8 @@ pub struct Pair<'a> {
     pub model: Arc<str>,
     /// The shape, where the name alone does not tell pairs apart.
     pub shape: Option<Arc<str>>,
+    /// The two names, where the digest of the checkpoint joined them.
+    pub twins: Option<Arc<Twins>>,
     /// Rows of the first file, at least one.
     pub before: Vec<&'a Record>,
     /// Rows of the second file, at least one.
@@ -96,7 +112,7 @@ pub fn pair<'a>(
         afters,
         |group| &group.name,
         |before, after| match (before, after) {
-            (Some(before), Some(after)) => join(before, after, &mut pairing),
+            (Some(before), Some(after)) => join(before, after, None, &mut pairing),
             (before, after) => {
                 lone_befores.extend(before);
                 lone_afters.extend(after);
@@ -189,12 +205,13 @@ fn next_named<'a>(
 
 /// Equal shapes first; what then remains is joined when it is one shape on either side, so that the rules can say what
 /// differs. A pair has the name of its first side.
-fn join<'a>(before: Named<'a>, after: Named<'a>, pairing: &mut Pairing<'a>) {
+fn join<'a>(before: Named<'a>, after: Named<'a>, twins: Option<&Arc<Twins>>, pairing: &mut Pairing<'a>) {
     let several = before.len() > 1 || after.len() > 1;
     let (mut lone_befores, mut lone_afters) = (Vec::new(), Vec::new());
     let pair = |before: Group<'a>, after: Group<'a>| Pair {
         model: before.name,
         shape: several.then_some(before.shape),
+        twins: twins.cloned(),
         before: before.rows,
         after: after.rows,
     };
@@ -227,7 +244,7 @@ fn join<'a>(before: Named<'a>, after: Named<'a>, pairing: &mut Pairing<'a>) {
 
 /// Names that one side lacks, joined by the digest of their checkpoint.
 fn join_by_digest<'a>(befores: &mut Vec<Named<'a>>, afters: &mut Vec<Named<'a>>, pairing: &mut Pairing<'a>) {
-    let mut by_digest: HashMap<String, Named<'a>> = HashMap::new();
+    let mut by_digest: HashMap<CheckpointId, Named<'a>> = HashMap::new();
     let mut without = Vec::new();
     for groups in afters.drain(..) {
         match digest(&groups) {
@@ -236,8 +253,14 @@ fn join_by_digest<'a>(befores: &mut Vec<Named<'a>>, afters: &mut Vec<Named<'a>>,
         }
     }
     for before in std::mem::take(befores) {
-        match digest(&before).and_then(|digest| by_digest.remove(&digest)) {
-            Some(after) => join(before, after, pairing),
+        match digest(&before).and_then(|digest| by_digest.remove_entry(&digest)) {
+            Some((digest, after)) => {
+                let name = |groups: &Named<'_>| groups.first().map(|group| Arc::clone(&group.name));
+                let twins = name(&before)
+                    .zip(name(&after))
+                    .map(|(before, after)| Arc::new(Twins { before, after, level: digest.level }));
+                join(before, after, twins.as_ref(), pairing);
+            }
             None => befores.push(before),
         }
     }
@@ -246,11 +269,11 @@ fn join_by_digest<'a>(befores: &mut Vec<Named<'a>>, afters: &mut Vec<Named<'a>>,
 }
 
 /// The digest of all rows of a name, when each has one and it is the same.
-fn digest(groups: &[Group<'_>]) -> Option<String> {
-    let mut digests = groups.iter().flat_map(|group| &group.rows).map(|record| {
-        let id = record.extra.as_deref()?.checkpoint.as_ref()?;
-        Some(format!("{}:{}", id.level, id.digest))
-    });
+fn digest(groups: &[Group<'_>]) -> Option<CheckpointId> {
+    let mut digests = groups
+        .iter()
+        .flat_map(|group| &group.rows)
+        .map(|record| record.extra.as_deref().and_then(|extra| extra.checkpoint.as_ref()));
     let first = digests.next()??;
-    digests.all(|digest| digest.as_ref() == Some(&first)).then_some(first)
+    digests.all(|digest| digest == Some(first)).then(|| first.clone())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::finding::Finding;
+use super::pairing::Twins;
 use crate::history::SourceFile;
 use crate::stats::verdict::Answer;
 use crate::store::sha256_of;
@@ -27,6 +28,9 @@ pub struct PairFigures {
     pub model: Arc<str>,
     /// The shape, where the name alone does not tell pairs apart.
     pub shape: Option<Arc<str>>,
+    /// The two names and the level, where the digest of the checkpoint joined rows of different names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub twins: Option<Arc<Twins>>,
     /// Value of the first side, in the metric's unit.
     pub before: f64,
     /// Value of the second side.
@@ -175,7 +179,7 @@ pub struct Comparison {
 /// The limits in force.
 #[derive(Debug, Clone, Serialize)]
 pub struct Limits {
-    /// Largest relative difference of prompt tokens; none for the default of the rule.
+    /// By which share of the smaller count prompt tokens may differ; none for the default of the rule.
     pub prompt_tolerance: Option<f64>,
     /// Largest age of a reference in days.
     pub max_date_gap_days: u32,

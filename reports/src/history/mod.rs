@@ -23,6 +23,7 @@ pub(crate) use boot::is_one_boot;
 pub(crate) use scan::is_result_file;
 pub use scan::{FileSummary, ScanError, scan};
 
+use crate::provenance::Provenance;
 use crate::record::Record;
 use crate::store::{self, Completeness, OpenError};
 use crate::wire::{self, WireError};
@@ -60,6 +61,13 @@ pub struct SourceFile {
     /// The starts of the host that its rows were measured after, in seconds since 1970, as they and the provenance beside it
     /// say. None where nothing is known; several where the run went on after a restart.
     pub boot_times_unix_seconds: Vec<u64>,
+}
+
+impl SourceFile {
+    /// Whether it is of the project's own layout, not of a historical one.
+    pub fn is_own(&self) -> bool {
+        self.layout.strip_prefix('v').is_some_and(|version| version.parse::<u32>().is_ok())
+    }
 }
 
 /// A file that cannot be read at all.
@@ -156,7 +164,8 @@ pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<SourceFile, HistoryError> 
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let mut file = if is_own(bytes.get(..end).unwrap_or_default()) {
         let read = wire::parse(Path::new(name), bytes, false)?;
-        let mut file = source_file(name.into(), read.version, own::records(&read.rows, &read.lines, &[]));
+        let mut file =
+            source_file(name.into(), read.version, own::records(&read.rows, &read.lines, &[], None));
         file.boot_times_unix_seconds = boot::times(&read.rows, read.version, None);
         file
     } else {
@@ -183,8 +192,9 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         }
         Err(error) => return Err(error.into()),
     };
-    let mut file =
-        source_file(path.to_owned(), opened.version, own::records(&opened.rows, &opened.lines, &samples));
+    let cache_bytes = opened.provenance.as_ref().and_then(Provenance::last_level_cache_bytes);
+    let records = own::records(&opened.rows, &opened.lines, &samples, cache_bytes);
+    let mut file = source_file(path.to_owned(), opened.version, records);
     if missing {
         let message = "there is no samples file beside it, so the repetitions are not known".to_owned();
         file.problems.push(Problem { rule: "missing_samples", line: None, message });

@@ -9,8 +9,14 @@ use crate::row::{AnyRow, Backend, BuildType, Figures, HarnessKind, RowIdentity};
 use crate::stamp::Stamp;
 use crate::store::StoredSample;
 
-/// The records of a file whose header is its first line.
-pub(super) fn records(rows: &[AnyRow], lines: &[u64], samples: &[StoredSample]) -> Vec<Record> {
+/// The records of a file whose header is its first line. `cache_bytes` is the last-level cache of the host's processor, where
+/// that was recorded.
+pub(super) fn records(
+    rows: &[AnyRow],
+    lines: &[u64],
+    samples: &[StoredSample],
+    cache_bytes: Option<u64>,
+) -> Vec<Record> {
     let mut shared: HashMap<String, Arc<Facts>> = HashMap::new();
     let mut texts = Texts::default();
     let mut of_row: HashMap<(&str, u32), Vec<&Sample>> = HashMap::new();
@@ -19,6 +25,9 @@ pub(super) fn records(rows: &[AnyRow], lines: &[u64], samples: &[StoredSample]) 
     }
     let record = |(row, line): (&AnyRow, &u64)| {
         let mut record = record(row, *line, &mut shared, &mut texts);
+        if let Some(extra) = record.extra.as_deref_mut() {
+            extra.implausible_pct = row.bandwidth_pct().filter(|_| row.is_implausible(cache_bytes));
+        }
         let run = &row.identity().run;
         if let Some(samples) = of_row.get(&(run.run_id.as_str(), run.order_index))
             && let Some(extra) = record.extra.as_deref_mut()
@@ -78,12 +87,14 @@ fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>, tex
             generation: identity.conditions.generation.clone(),
             control: identity.conditions.control.clone(),
             too_contended_pct: host_state.contended_pct.filter(|_| host_state.is_contended()),
-            implausible_pct: row.bandwidth_pct().filter(|_| row.is_implausible()),
+            implausible_pct: None,
             run_id: Some(texts.shared(&identity.run.run_id)),
             model_type: checkpoint.model_type.as_known().map(|name| texts.shared(name)),
             swap_growth_bytes: host_state.swap_growth_bytes,
             thermal_worst: host_state.thermal_worst.as_deref().map(|state| texts.shared(state)),
             power: host_state.power.as_deref().map(|power| texts.shared(power)),
+            // The reader refuses a file in which they do not follow.
+            rate_disagreements: Vec::new(),
         })),
     }
 }

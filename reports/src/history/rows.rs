@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::columns::{self, FactCells, NameHints, Role};
 use super::layouts::{self, Layout};
 use super::{HistoryError, Problem};
-use crate::record::{Extra, Facts, Harness, Outcome, Record, normal_path};
+use crate::record::{Extra, Facts, Harness, Metric, Outcome, RateDisagreement, Record, normal_path};
 
 const NANOS_PER_MILLI: f64 = 1e6;
 /// A time above this is no measurement: eleven days.
@@ -241,13 +241,17 @@ impl RowReader<'_> {
                 format!("column `decode_tok_s`: {rate} tok/s of one token, which took no decode step");
             self.problem("rate_without_steps", line, message);
         }
-        if cells.generated.is_some_and(|tokens| tokens > 1)
-            && let Some(rates) = disagreement(cells.generated, cells.decode_ms, cells.decode_rate)
-        {
-            self.problem("rate_disagrees", line, format!("column `decode_tok_s`: {rates}"));
-        }
-        if let Some(rates) = disagreement(cells.prompt_tokens, cells.prefill_ms, cells.prefill_rate) {
-            self.problem("rate_disagrees", line, format!("column `prefill_tok_s`: {rates}"));
+        let generated = cells.generated.filter(|tokens| *tokens > 1);
+        for (metric, disagreement) in [
+            (Metric::Decode, disagreement(generated, cells.decode_ms, cells.decode_rate)),
+            (Metric::Prefill, disagreement(cells.prompt_tokens, cells.prefill_ms, cells.prefill_rate)),
+        ] {
+            let Some(Disagreement { stated, derived, message }) = disagreement else { continue };
+            self.problem("rate_disagrees", line, format!("column `{metric}_tok_s`: {message}"));
+            if let Some(derived) = derived {
+                let extra = record.extra.get_or_insert_default();
+                extra.rate_disagreements.push(RateDisagreement { metric, stated, derived });
+            }
         }
     }
 
@@ -338,12 +342,23 @@ fn nanos(millis: Option<f64>, count: Option<u64>, rate: Option<f64>) -> Option<u
     }
 }
 
+/// A stated rate that does not follow.
+struct Disagreement {
+    stated: f64,
+    /// None where there is no time.
+    derived: Option<f64>,
+    message: String,
+}
+
 /// Whether a rate is that of count and time in neither convention, beyond the rounding to two decimals.
-fn disagreement(count: Option<u64>, millis: Option<f64>, rate: Option<f64>) -> Option<String> {
+fn disagreement(count: Option<u64>, millis: Option<f64>, rate: Option<f64>) -> Option<Disagreement> {
     let (count, millis, rate) = (count?, millis?, rate?);
     if millis < 0.05 {
-        return (rate > 0.0 && count > 0)
-            .then(|| format!("{rate} tok/s although the time is {millis} ms; the rate says nothing"));
+        return (rate > 0.0 && count > 0).then(|| Disagreement {
+            stated: rate,
+            derived: (millis > 0.0).then(|| count as f64 * 1e3 / millis),
+            message: format!("{rate} tok/s although the time is {millis} ms; the rate says nothing"),
+        });
     }
     let fits = |steps: f64| {
         let low = steps * 1e3 / (millis + 0.006) - 0.006;
@@ -352,7 +367,12 @@ fn disagreement(count: Option<u64>, millis: Option<f64>, rate: Option<f64>) -> O
     };
     let count = count as f64;
     (!fits(count) && !fits(count - 1.0)).then(|| {
-        format!("{rate} tok/s is stated, {count} tokens in {millis} ms are {:.2}", count * 1e3 / millis)
+        let derived = count * 1e3 / millis;
+        Disagreement {
+            stated: rate,
+            derived: Some(derived),
+            message: format!("{rate} tok/s is stated, {count} tokens in {millis} ms are {derived:.2}"),
+        }
     })
 }
 
@@ -373,8 +393,8 @@ mod tests {
 
     #[test]
     fn a_rate_is_checked_in_both_conventions_and_with_its_rounding() {
-        assert_eq!(disagreement(Some(128), Some(1138.69), Some(112.41)), None);
-        assert_eq!(disagreement(Some(101), Some(1000.0), Some(100.0)), None);
+        assert!(disagreement(Some(128), Some(1138.69), Some(112.41)).is_none());
+        assert!(disagreement(Some(101), Some(1000.0), Some(100.0)).is_none());
         assert!(disagreement(Some(128), Some(1138.69), Some(113.41)).is_some());
         assert!(disagreement(Some(1), Some(0.0), Some(533_333.33)).is_some());
     }

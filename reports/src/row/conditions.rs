@@ -94,14 +94,14 @@ impl Traffic {
     /// than all of it is no contradiction.
     pub const MOST_PCT: f64 = 102.0;
 
-    /// Weights of so few bytes may lie in a last-level cache, so that a step needs none of the memory's bandwidth; no cache of
-    /// a host that is measured is larger.
-    const CACHED_BYTES: u64 = 256 << 20;
+    /// No GPU has a larger last-level cache.
+    pub const LARGEST_DEVICE_CACHE_BYTES: u64 = 256 << 20;
 
-    /// Whether a share of the stream bandwidth cannot be.
-    pub fn is_implausible(&self, share_pct: Option<f64>) -> bool {
-        self.bytes_per_token.is_some_and(|bytes| bytes > Self::CACHED_BYTES)
-            && share_pct.is_some_and(|share| share > Self::MOST_PCT)
+    /// Whether a decode rate needs more of the stream bandwidth than there can be. What fits into a last-level cache of
+    /// `cache_bytes` need not come from memory; a cache of which nobody knows the size excuses nothing.
+    pub fn is_implausible(&self, decode_tok_s: Option<f64>, cache_bytes: Option<u64>) -> bool {
+        self.bytes_per_token.is_some_and(|bytes| bytes > cache_bytes.unwrap_or(0))
+            && bandwidth_pct(self, decode_tok_s).is_some_and(|share| share > Self::MOST_PCT)
     }
 }
 
@@ -162,6 +162,18 @@ mod tests {
         assert_eq!(implied_bandwidth(&traffic, Some(1_000.0)), Some(2e9));
         assert_eq!(bandwidth_pct(&traffic, Some(1_000.0)), Some(50.0));
         assert_eq!(bandwidth_pct(&traffic, None), None);
+    }
+
+    #[test]
+    fn a_rate_is_implausible_beyond_the_limit_unless_a_known_cache_holds_what_is_read() {
+        let traffic = Traffic { bytes_per_token: Some(2_000_000), stream_bytes_s: Some(1e9) };
+        assert!(!traffic.is_implausible(Some(510.0), None));
+        assert!(traffic.is_implausible(Some(510.1), None));
+        assert!(traffic.is_implausible(Some(510.1), Some(1_999_999)));
+        assert!(!traffic.is_implausible(Some(510.1), Some(2_000_000)));
+        assert!(!traffic.is_implausible(None, None));
+        let unknown = Traffic { bytes_per_token: None, ..traffic };
+        assert!(!unknown.is_implausible(Some(510.1), None));
     }
 
     #[test]

@@ -264,9 +264,15 @@ impl AnyRow {
         conditions::bandwidth_pct(&self.identity().conditions.traffic, self.decode_tok_s())
     }
 
-    /// The decode rate needs more memory bandwidth than the host has.
-    pub fn is_implausible(&self) -> bool {
-        self.identity().conditions.traffic.is_implausible(self.bandwidth_pct())
+    /// The decode rate needs more memory bandwidth than the host has, whose processor has a last-level cache of
+    /// `processor_cache_bytes`, where that was recorded.
+    pub fn is_implausible(&self, processor_cache_bytes: Option<u64>) -> bool {
+        let RowIdentity { build, conditions, .. } = self.identity();
+        let cache_bytes = match build.backend {
+            Backend::Cpu => processor_cache_bytes,
+            Backend::Metal | Backend::Cuda => Some(Traffic::LARGEST_DEVICE_CACHE_BYTES),
+        };
+        conditions.traffic.is_implausible(self.decode_tok_s(), cache_bytes)
     }
 
     fn decode_tok_s(&self) -> Option<f64> {

@@ -7,6 +7,7 @@ use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Acceptance;
 use crate::history::SourceFile;
 use crate::record::{Facts, Field};
+use crate::revision;
 
 pub(super) static ONE_COMMIT: Rule = Rule {
     id: "P03",
@@ -47,7 +48,14 @@ fn values(file: &SourceFile, field: Field) -> BTreeSet<&str> {
     if values.len() == 1 {
         values.remove("unknown");
     }
-    values
+    // In the order of texts an abbreviation comes before what it abbreviates.
+    let mut distinct: BTreeSet<&str> = BTreeSet::new();
+    for value in values {
+        if !distinct.iter().any(|known| revision::same(known, value)) {
+            distinct.insert(value);
+        }
+    }
+    distinct
 }
 
 pub(super) static CLEAN_AND_KNOWN: Rule = Rule {
@@ -69,7 +77,7 @@ fn clean_and_known(_: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> 
     let mut findings = Vec::new();
     if commits.iter().any(Option::is_none) {
         findings.push(finding(
-            "a side does not say from which commit it was built, and an unknown equals nothing",
+            "a side does not say from which commit it was built, in 7 to 40 hexadecimal digits, and an unknown equals nothing",
             Acceptance::MissingCommit,
         ));
     }

@@ -1,7 +1,5 @@
 //! The sides differ in the declared axis and in nothing else: P04, and V01 where they do not differ at all.
 
-use std::collections::{BTreeSet, HashMap};
-
 use super::{Case, Check, Rule, owned};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Axis;
@@ -98,11 +96,17 @@ fn axis_differs(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
         return Vec::new();
     };
     let mut values = None;
+    let axis = case.options.axis;
     for (before, after) in pairs.iter().flat_map(|pair| pair.combinations()) {
-        let (one, other) = (before.facts.known(field), after.facts.known(field));
-        match (one, other) {
-            (Some(one), Some(other)) if same(field, one, other) => values = Some(one),
+        let known = |field| before.facts.known(field).zip(after.facts.known(field));
+        match known(field) {
+            Some((one, other)) if same(field, one, other) => values = Some(one),
             _ => return Vec::new(),
+        }
+        // Another file of the same MLX, or another host of the same kind, is a change as well.
+        let differs = |field| known(field).is_some_and(|(one, other)| !same(field, one, other));
+        if Field::ALL.iter().any(|field| axis.covers(*field) && differs(*field)) {
+            return Vec::new();
         }
     }
     let Some(value) = values else { return Vec::new() };
@@ -119,54 +123,112 @@ pub(super) static TWO_MEASUREMENTS: Rule = Rule {
     tier: Tier::Refuse,
     fields: &["file", "row"],
     accepted_by: &[],
-    text: "the sides are two measurements, not one twice",
+    text: "the sides are two measurements, not one twice: by what their rows say, however the files are written; a few equal \
+           rows of files that name no run are a warning",
     check: Check::Files(two_measurements),
 };
 
-/// Sides of several files have no digest; a gate looks for the same file or row in both itself.
 fn two_measurements(case: &Case<'_>) -> Vec<Finding> {
     let (before, after) = (case.before, case.after);
-    if before.sha256.is_empty() || before.records.is_empty() {
+    if before.records.is_empty() {
         return Vec::new();
     }
-    if before.sha256 != after.sha256 {
-        return one_row_twice(before, after);
-    }
     let shown = |file: &SourceFile| Some(file.path.display().to_string());
-    let message =
-        "both sides are one and the same file, so every ratio is 1 and none says anything; name another file";
-    vec![Finding::new("V02", Tier::Refuse, "file", message).values(shown(before), shown(after))]
+    let finding = |message: &str| {
+        vec![Finding::new("V02", Tier::Refuse, "file", message).values(shown(before), shown(after))]
+    };
+    if is_one_file(case) && before.sha256 == after.sha256 {
+        return finding(
+            "both sides are one and the same file, so every ratio is 1 and none says anything; name another file",
+        );
+    }
+    let say_the_same = before.records.len() == after.records.len()
+        && before.records.iter().zip(&after.records).all(|(one, other)| one.says_the_same(other));
+    if say_the_same {
+        return finding(
+            "the files differ in their bytes (line ends, a byte order mark, a comment) and in no row, so both sides are one \
+             measurement; name another file",
+        );
+    }
+    one_row_twice(case)
 }
 
-/// A copy of a file with other line ends, or with a column changed by hand, still holds rows of the same run with the same
-/// times.
-fn one_row_twice(before: &SourceFile, after: &SourceFile) -> Vec<Finding> {
-    fn key(record: &Record) -> Option<(&str, &str, u64, u64)> {
-        let run = record.extra.as_deref()?.run_id.as_deref()?;
-        let times = record.prefill_nanos.zip(record.decode_nanos).filter(|_| record.outcome.is_ok())?;
-        Some((run, &record.model, times.0, times.1))
+/// Sides of several files have no digest.
+const fn is_one_file(case: &Case<'_>) -> bool {
+    !case.before.sha256.is_empty()
+}
+
+/// Rows that stand on both sides.
+#[derive(Default)]
+struct Twice<'a> {
+    first: Option<(&'a Record, u64)>,
+    count: usize,
+}
+
+impl<'a> Twice<'a> {
+    fn add(&mut self, record: &'a Record, other: u64) {
+        self.first.get_or_insert((record, other));
+        self.count += 1;
     }
-    let runs: BTreeSet<&str> = before.records.iter().filter_map(key).map(|(run, ..)| run).collect();
-    let of_same_run = |record: &&Record| key(record).is_some_and(|(run, ..)| runs.contains(run));
-    let others: HashMap<_, u64> = after
-        .records
-        .iter()
-        .filter(of_same_run)
-        .filter_map(|record| Some((key(record)?, record.line)))
-        .collect();
-    let mut twice = before.records.iter().filter_map(|record| Some((record, *others.get(&key(record)?)?)));
-    let Some((record, other)) = twice.next() else { return Vec::new() };
-    let count = 1 + twice.count();
+}
+
+/// A copy in which a column was changed by hand still holds the times of its run. Rows that name no run are of layouts with
+/// hundredths of milliseconds: one of them may agree by chance, those of a whole file do not.
+fn one_row_twice(case: &Case<'_>) -> Vec<Finding> {
+    let (mut of_run, mut of_none) = (Twice::default(), Twice::default());
+    let mut nameless = 0;
+    for pair in &case.pairing.pairs {
+        let mut afters: Vec<_> = pair.after.iter().filter_map(|row| Some((key(row)?, row.line))).collect();
+        afters.sort_unstable();
+        for (before, key) in pair.before.iter().filter_map(|row| Some((*row, key(row)?))) {
+            let found = afters.partition_point(|(other, _)| *other < key);
+            let twice = afters.get(found).filter(|(other, _)| *other == key);
+            let of = if key.0.is_some() { &mut of_run } else { &mut of_none };
+            nameless += usize::from(key.0.is_none() && !afters.is_empty());
+            if let Some((_, line)) = twice {
+                of.add(before, *line);
+            }
+        }
+    }
     let shown = |file: &SourceFile, line: u64| Some(format!("{}:{line}", file.path.display()));
-    let message = format!(
-        "{count} rows of both sides are one measurement, that of `{}` the first of them: of one run and with the same times to \
-         the nanosecond; name a file of another run",
-        record.model
-    );
-    vec![
-        Finding::new("V02", Tier::Refuse, "row", message)
-            .values(shown(before, record.line), shown(after, other)),
-    ]
+    let finding = |tier, (record, other): (&Record, u64), message: String| {
+        Finding::new("V02", tier, "row", message)
+            .values(shown(case.before, record.line), shown(case.after, other))
+    };
+    let mut findings = Vec::new();
+    // Where a side is several files, a gate looks for the same measurement in any two of them itself.
+    if let Some(first) = of_run.first.filter(|_| is_one_file(case)) {
+        let message = format!(
+            "{} rows of both sides are one measurement, that of `{}` the first of them: of one run and with the same times \
+             to the nanosecond; name a file of another run",
+            of_run.count, first.0.model
+        );
+        findings.push(finding(Tier::Refuse, first, message));
+    }
+    if let Some(first) = of_none.first {
+        let (tier, remedy) = if of_none.count == nameless && nameless > 1 {
+            (Tier::Refuse, "so one side is a copy of the other; name a file of another run")
+        } else {
+            (Tier::Warn, "so one side may hold rows of the other")
+        };
+        let message = format!(
+            "{} of {nameless} rows have the same counts and times on both sides, that of `{}` the first of them, {remedy}",
+            of_none.count, first.0.model
+        );
+        findings.push(finding(tier, first, message));
+    }
+    findings
+}
+
+/// Run, tokens and times of a measured row.
+type Measurement<'a> = (Option<&'a str>, Option<u64>, Option<u64>, u64, u64);
+
+fn key(record: &Record) -> Option<Measurement<'_>> {
+    let run = record.extra.as_deref().and_then(|extra| extra.run_id.as_deref());
+    let times = record.prefill_nanos.zip(record.decode_nanos);
+    let (prefill, decode) = times.filter(|(prefill, decode)| *prefill > 0 && *decode > 0)?;
+    let key = (run, record.prompt_tokens, record.generated_tokens, prefill, decode);
+    record.outcome.is_ok().then_some(key)
 }
 
 #[cfg(test)]

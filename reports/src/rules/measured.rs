@@ -1,9 +1,10 @@
-//! Rows that hold no measurement: P20 by their status, P18, P19 and P21 by it and by what the row counts, M01, M03, M04.
+//! Rows that hold no measurement: P18 to P21 by their status and by what the row counts, M01, M03 to M05.
 
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
+use crate::compare::options::Acceptance;
 use crate::compare::pairing::Pair;
-use crate::record::{Outcome, Record};
+use crate::record::{Metric, Outcome, RateDisagreement, Record};
 use crate::row::Control;
 use crate::status;
 
@@ -250,4 +251,43 @@ fn readable(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
         finding.field = "line";
     }
     findings
+}
+
+pub(super) static STATED_RATE: Rule = Rule {
+    id: "M05",
+    tier: Tier::Drop,
+    fields: &["decode_tok_s", "prefill_tok_s"],
+    accepted_by: &[Acceptance::StatedRate],
+    text: "a rate that a row states is that of its counts and times, within the rounding of its digits; another metric's is a \
+           warning. Accepted, the one from counts and times is compared",
+    check: Check::Pair(stated_rate),
+};
+
+/// Which of the three numbers is the wrong one nobody can say. Files of the project's own layout in which they disagree are
+/// not read at all.
+fn stated_rate(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    [(Metric::Decode, "decode_tok_s"), (Metric::Prefill, "prefill_tok_s")]
+        .into_iter()
+        .filter_map(|(metric, field)| {
+            let stated = |rows: &[&Record]| {
+                rows.iter().filter(|row| row.outcome.is_ok()).find_map(|row| disagreement(row, metric))
+            };
+            let (before, after) = (stated(&pair.before), stated(&pair.after));
+            let RateDisagreement { stated, derived, .. } = before.or(after)?;
+            let message = format!(
+                "{stated} tok/s stands in the row, its counts and times give {derived:.2}, and nobody knows which is right"
+            );
+            let tier = if metric == case.options.metric { Tier::Drop } else { Tier::Warn };
+            let shown = |side: Option<RateDisagreement>| side.map(|side| side.stated.to_string());
+            let finding = Finding::new("M05", tier, field, message)
+                .values(shown(before), shown(after))
+                .about(pair.label());
+            Some(if tier == Tier::Drop { finding.unless(Acceptance::StatedRate) } else { finding })
+        })
+        .collect()
+}
+
+fn disagreement(record: &Record, metric: Metric) -> Option<RateDisagreement> {
+    let disagreements = &record.extra.as_deref()?.rate_disagreements;
+    disagreements.iter().copied().find(|disagreement| disagreement.metric == metric)
 }

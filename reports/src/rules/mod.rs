@@ -71,7 +71,7 @@ pub struct Rule {
 }
 
 /// All rules, in the order of their ids.
-pub const RULES: [&Rule; 31] = [
+pub const RULES: [&Rule; 32] = [
     &harness::FIGURE_PRESENT,
     &harness::SAME_KIND,
     &commit::ONE_COMMIT,
@@ -101,6 +101,7 @@ pub const RULES: [&Rule; 31] = [
     &checkpoint::GENERATIVE,
     &measured::HAS_A_VALUE,
     &measured::READABLE,
+    &measured::STATED_RATE,
     &identity::AXIS_DIFFERS,
     &identity::TWO_MEASUREMENTS,
 ];

@@ -36,6 +36,7 @@ pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
     accepted_by: &[
         Acceptance::MissingRuntime,
         Acceptance::MissingMlx,
+        Acceptance::MissingMlxLibrary,
         Acceptance::MissingBuild,
         Acceptance::MissingHost,
         Acceptance::MissingHostId,
@@ -48,10 +49,11 @@ pub(super) static UNKNOWN_EQUALS_NOTHING: Rule = Rule {
 
 /// Facts that later layouts added, and what accepts that one is not known where the layout has a place for it. Where one
 /// layout has none, that is a remark; historical files have few of these.
-const ADDED: [(Field, Acceptance); 11] = [
+const ADDED: [(Field, Acceptance); 12] = [
     (Field::RuntimeVersion, Acceptance::MissingRuntime),
     (Field::MlxVersion, Acceptance::MissingMlx),
     (Field::MlxCommit, Acceptance::MissingMlx),
+    (Field::MlxLibrary, Acceptance::MissingMlxLibrary),
     (Field::Features, Acceptance::MissingBuild),
     (Field::TargetCpu, Acceptance::MissingBuild),
     (Field::Kernels, Acceptance::MissingBuild),
@@ -90,29 +92,23 @@ fn unknown_equals_nothing(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec
             _ => findings.push(unknown(field, before, after).unless(Acceptance::MissingSettings)),
         }
     }
-    let remark = |field: Field, message: String| {
-        Finding::new("P10", Tier::Warn, field.as_str(), message)
-            .values(owned(before.known(field)), owned(after.known(field)))
-    };
-    for (field, accept) in ADDED.into_iter().filter(|(field, _)| !axis.covers(*field)) {
+    let varied = |field: Field| axis.setting() == Some(field);
+    for (field, accept) in ADDED.into_iter().filter(|(field, _)| varied(*field) || !axis.covers(*field)) {
         match (before.get(field), after.get(field)) {
-            (Fact::Known(_), Fact::Known(_)) | (Fact::NotRecorded, Fact::NotRecorded) => {}
+            (Fact::Known(_), Fact::Known(_)) => {}
+            // What varies has to be known, whatever the layout has a place for.
+            _ if varied(field) => findings.push(unknown(field, before, after).unless(accept)),
+            (Fact::NotRecorded, Fact::NotRecorded) => {}
             (Fact::NotRecorded, _) | (_, Fact::NotRecorded) => {
                 let message =
                     format!("the layout of one side has no place for `{field}`, so it was not compared");
-                findings.push(remark(field, message));
+                findings.push(
+                    Finding::new("P10", Tier::Warn, field.as_str(), message)
+                        .values(owned(before.known(field)), owned(after.known(field))),
+                );
             }
             _ => findings.push(unknown(field, before, after).unless(accept)),
         }
-    }
-    // Version and commit say which MLX it is; the digest of its file only says that nobody compiled it otherwise.
-    let library = Field::MlxLibrary;
-    let recorded = [before, after].iter().all(|side| side.get(library) != &Fact::NotRecorded);
-    let known = before.known(library).is_some() && after.known(library).is_some();
-    if recorded && !known && !axis.covers(library) {
-        let message =
-            format!("`{library}` is not known on both sides, so the files of MLX were not compared");
-        findings.push(remark(library, message));
     }
     findings
 }

@@ -11,7 +11,8 @@ pub(super) static SAME_PROMPT: Rule = Rule {
     tier: Tier::Drop,
     fields: &["prompt_tokens", "prompt_sha256"],
     accepted_by: &[],
-    text: "the prompts have equally many tokens; within 10% where the sides are of different programs, which count differently",
+    text: "the prompts have equally many tokens, and the same where digests tell; within 10% of the smaller count where the \
+           sides are of different programs, which count differently; an empty column for the digest is a warning",
     check: Check::Pair(same_prompt),
 };
 
@@ -32,50 +33,58 @@ fn same_prompt(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     if !both_measured(pair) || !has_tokens(case.options.metric) {
         return Vec::new();
     }
+    let mut remark = None;
     for (before, after) in pair.combinations() {
         let runtimes = (before.facts.known(Field::Runtime), after.facts.known(Field::Runtime));
         let same_counting = matches!(runtimes, (Some(one), Some(other)) if one == other);
         let default = if same_counting { 0.0 } else { FOREIGN_PROMPT_TOLERANCE };
         let tolerance = case.options.prompt_tolerance.unwrap_or(default);
-        let message = match (before.prompt_tokens, after.prompt_tokens) {
-            (Some(one), Some(other)) if within(one, other, tolerance) => {
-                let digests = (digest(before), digest(after));
-                match digests {
-                    (Some(one), Some(other)) if same_counting && one != other => {
-                        return vec![
-                            Finding::new(
-                                "P12",
-                                Tier::Drop,
-                                "prompt_sha256",
-                                "the prompts are different texts",
-                            )
-                            .values(Some(one), Some(other))
-                            .about(pair.label()),
-                        ];
-                    }
-                    _ => continue,
-                }
-            }
-            (Some(_), Some(_)) => {
-                format!("the prompts differ by more than {}% in tokens", tolerance * 100.0)
-            }
-            _ => "a side does not say how many tokens the prompt had".to_owned(),
+        let drop = |field, message: String, (one, other)| {
+            vec![Finding::new("P12", Tier::Drop, field, message).values(one, other).about(pair.label())]
         };
-        return vec![
-            Finding::new("P12", Tier::Drop, "prompt_tokens", message)
-                .values(shown(before.prompt_tokens), shown(after.prompt_tokens))
-                .about(pair.label()),
-        ];
+        let counts = (shown(before.prompt_tokens), shown(after.prompt_tokens));
+        match (before.prompt_tokens, after.prompt_tokens) {
+            (Some(one), Some(other)) if within(one, other, tolerance) => {}
+            (Some(_), Some(_)) => {
+                let percent = tolerance * 100.0;
+                let message =
+                    format!("the prompts differ by more than {percent}% of the smaller count of tokens");
+                return drop("prompt_tokens", message, counts);
+            }
+            _ => {
+                let message = "a side does not say how many tokens the prompt had".to_owned();
+                return drop("prompt_tokens", message, counts);
+            }
+        }
+        match (digest(before), digest(after)) {
+            _ if !same_counting => {}
+            (Some(one), Some(other)) if one == other => {}
+            (Some(one), Some(other)) => {
+                let message = "the prompts are different texts".to_owned();
+                return drop("prompt_sha256", message, (Some(one), Some(other)));
+            }
+            // Historical layouts have no digest; the prompt's text and length are all they say.
+            _ if !case.before.is_own() || !case.after.is_own() => {}
+            _ => {
+                // One remark for all pairs.
+                let message = "the digest of the prompt is not known on both sides, so that it is one text is taken on trust";
+                remark = Some(Finding::new("P12", Tier::Warn, "prompt_sha256", message));
+            }
+        }
     }
-    Vec::new()
+    remark.into_iter().collect()
 }
 
 fn digest(record: &Record) -> Option<String> {
     record.extra.as_deref()?.prompt_sha256.as_ref().map(ToString::to_string)
 }
 
-fn within(before: u64, after: u64, tolerance: f64) -> bool {
-    before > 0 && before.abs_diff(after) as f64 <= tolerance * before as f64
+/// Whether two counts differ by at most this share of the smaller one, so that it does not matter which is which.
+fn within(one: u64, other: u64, tolerance: f64) -> bool {
+    let smaller = one.min(other);
+    // The share of a count is off by a rounding, the difference of two counts is not.
+    let most = tolerance * smaller as f64 * (1.0 + 1e-12);
+    smaller > 0 && one.abs_diff(other) as f64 <= most
 }
 
 pub(super) static ALL_TOKENS: Rule = Rule {
@@ -154,4 +163,27 @@ fn enough_tokens(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
             .values(fewest(&pair.before), fewest(&pair.after))
             .about(pair.label()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tolerance_is_a_share_of_the_smaller_count_whichever_side_has_it() {
+        for (one, other, tolerance, expected) in [
+            (100, 110, 0.10, true),
+            (100, 111, 0.10, false),
+            // 11 is not more than 10% of 111, and more than 10% of 100.
+            (111, 100, 0.10, false),
+            (100, 129, 0.29, true),
+            (512, 512, 0.0, true),
+            (512, 513, 0.0, false),
+            (0, 0, 0.10, false),
+            (0, 1, 0.10, false),
+        ] {
+            assert_eq!(within(one, other, tolerance), expected, "{one} {other} {tolerance}");
+            assert_eq!(within(other, one, tolerance), expected, "{other} {one} {tolerance}");
+        }
+    }
 }

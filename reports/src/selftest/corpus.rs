@@ -95,6 +95,24 @@ fn zero_tokens() -> Files {
     named((BEFORE, row("100", "1000.00", "100.00")), (AFTER, row("0", "0.00", "0.00")))
 }
 
+/// A text sweep, and the same with one text replaced.
+fn changed_sweep(from: &str, to: &str) -> Files {
+    let (name, text) = text_sweep("Apple_M5_Max_128GB", "33333333");
+    let changed = text.replace(from, to);
+    named((name, text), (AFTER, changed))
+}
+
+/// Text sweeps of two checkpoints and two commits that agree in the figures of the first checkpoint, with these of decode on
+/// the second side for the second.
+fn two_sweeps(second: &str) -> Files {
+    let side = |commit: &str, decode: &str| {
+        let (_, text) = text_sweep("Apple_M5_Max_128GB", commit);
+        let row = text.lines().last().unwrap_or_default().replace("alpha-4bit", "beta-4bit");
+        format!("{text}{}\n", row.replace(",430.00,297.67,", decode))
+    };
+    named((BEFORE, side("33333333", ",430.00,297.67,")), (AFTER, side("44444444", second)))
+}
+
 fn ragged() -> Files {
     let (name, text) = text_sweep("Apple_M5_Max_128GB", "33333333");
     let torn = text.trim_end().rsplit_once(',').map_or_else(String::new, |(head, _)| format!("{head}\n"));
@@ -120,6 +138,9 @@ const FEW: [(&str, &str); 6] = [
     ("decode_tok_s", "100.000000"),
 ];
 
+/// What makes a row of the newest layout one that may be held against that text sweep.
+const OF_TEXT_SWEEP: [(&str, &str); 1] = [("mlxcel_version", "0.7.0")];
+
 const TEXT_PROMPT: [(&str, &str); 2] = [("prompt", "Hello"), ("prompt_target_len", "")];
 
 const LONGER_PROMPT: [(&str, &str); 2] = [("prompt_tokens", "513"), ("prefill_tok_s", "2003.906250")];
@@ -140,9 +161,12 @@ macro_rules! changed {
 /// A case in which both sides have the same other cells: what nobody knows is not the same.
 macro_rules! neither {
     ($rule:literal, $name:literal, $options:expr, $cells:expr) => {
+        neither!($rule, Refuse, $name, $options, $cells)
+    };
+    ($rule:literal, $tier:ident, $name:literal, $options:expr, $cells:expr) => {
         case!(
             $rule,
-            Refuse,
+            $tier,
             $name,
             $options,
             files(
@@ -203,6 +227,9 @@ pub const CASES: &[BadPair] = &[
         )
     ),
     changed!("P05", Refuse, "no commit on one side", [("mlxcel_commit", "")]),
+    changed!("P05", Refuse, "a branch for a commit", [("mlxcel_commit", "main")]),
+    changed!("P05", Refuse, "a commit with letters that are no digits", [("mlxcel_commit", "deadbeefXYZ")]),
+    changed!("P05", Refuse, "a commit of six digits, which many begin with", [("mlxcel_commit", "111111")]),
     case!(
         "P05",
         Refuse,
@@ -251,6 +278,16 @@ pub const CASES: &[BadPair] = &[
             &after().with(&[("mlx_commit", "v0.32.20")])
         )
     ),
+    case!(
+        "P07",
+        Refuse,
+        "a series of releases of MLX and one of them",
+        commit_axis,
+        files(
+            &Sheet::flawless().with(&[("mlx_commit", "v0.32")]),
+            &after().with(&[("mlx_commit", "v0.32.2")])
+        )
+    ),
     changed!("P08", Refuse, "a debug build", [("build_type", "debug")]),
     case!(
         "P08",
@@ -293,7 +330,21 @@ pub const CASES: &[BadPair] = &[
     neither!("P10", "an operating system of which nobody knows", commit_axis, [("os", "")]),
     neither!("P10", "a driver of which nobody knows", commit_axis, [("backend", "cuda")]),
     changed!("P10", Refuse, "a host that one side does not say", [("host_id", "")]),
-    changed!("P10", Warn, "no digest of MLX's file on one side", [("libmlx_sha256", "")]),
+    changed!("P10", Refuse, "no digest of MLX's file on one side", [("libmlx_sha256", "")]),
+    neither!("P10", "no digest of MLX's file on either side", no_axis, [("libmlx_sha256", "")]),
+    case!(
+        "P10",
+        Warn,
+        "a kernel that the layout of one side has no place for",
+        commit_axis,
+        named(text_sweep("Apple_M5_Max_128GB", "33333333"), (AFTER, after().with(&OF_TEXT_SWEEP).text()))
+    ),
+    neither!(
+        "P10",
+        "kernels that are to vary, of which nobody knows which",
+        || Options { axis: Axis::Setting(Field::Kernels), ..Options::default() },
+        [("kernels", "")]
+    ),
     changed!("P10", Refuse, "a key/value cache of which nobody knows", [("kv_mode", "")]),
     changed!("P10", Refuse, "a host of which nobody knows", [("hardware", ""), ("host_id", "")]),
     case!(
@@ -305,13 +356,60 @@ pub const CASES: &[BadPair] = &[
     ),
     changed!("P11", Drop, "another checkpoint of the same name", [("checkpoint_id", "0000")]),
     case!(
+        "P11",
+        Warn,
+        "two names joined by a digest that covers no weights",
+        commit_axis,
+        files(&Sheet::flawless(), &after().with_first(&[("model", "alpha-tuned-4bit")]))
+    ),
+    changed!("P11", Warn, "digests of two levels", [("checkpoint_id_level", "3")]),
+    changed!(
+        "P11",
+        Warn,
+        "no digest of the checkpoint on one side",
+        [("checkpoint_id_level", ""), ("checkpoint_id", "")]
+    ),
+    case!(
         "P12",
         Drop,
         "a prompt of one token more, counted the same way",
         commit_axis,
         files(&Sheet::flawless().with(&TEXT_PROMPT), &after().with(&TEXT_PROMPT).with(&LONGER_PROMPT))
     ),
+    case!(
+        "P12",
+        Drop,
+        "a prompt within 10% of the larger count, and not of the smaller one",
+        reference,
+        named(
+            (
+                "pylm_m5max_vlm.csv",
+                baseline("2026-09-09").1.replace("277,128,100.00,2770.00", "305,128,100.00,3050.00")
+            ),
+            image_sweep("2026-09-09")
+        )
+    ),
+    case!(
+        "P12",
+        Drop,
+        "the same with the sides exchanged",
+        reference,
+        named(
+            baseline("2026-09-09"),
+            (
+                "metal_m5max_vlm.csv",
+                image_sweep("2026-09-09").1.replace("277,128,100.00,2770.00", "305,128,100.00,3050.00")
+            )
+        )
+    ),
     changed!("P12", Drop, "another prompt of the same length", [("prompt_sha256", "0000")]),
+    neither!(
+        "P12",
+        Warn,
+        "a prompt of the same length of which nobody has a digest",
+        no_axis,
+        [("prompt_sha256", "")]
+    ),
     changed!("P13", Drop, "fewer tokens on one side", SHORT),
     case!(
         "P13",
@@ -432,6 +530,19 @@ pub const CASES: &[BadPair] = &[
             ("bandwidth_pct", "200")
         ]
     ),
+    neither!(
+        "P20",
+        Drop,
+        "more bandwidth than there is, on a processor of which nobody knows how much its cache holds",
+        no_axis,
+        [
+            ("backend", "cpu"),
+            ("decode_bytes_per_token", "1000000"),
+            ("implied_bandwidth_bytes_s", "100000000"),
+            ("stream_bandwidth_bytes_s", "50000000"),
+            ("bandwidth_pct", "200")
+        ]
+    ),
     case!(
         "P21",
         Drop,
@@ -493,8 +604,40 @@ pub const CASES: &[BadPair] = &[
             &after().with_first(&[("model", "qwen3-embedding-4bit")])
         )
     ),
+    changed!("M02", Drop, "an embedder of any name, by its type", [("model_type", "xlm-roberta")]),
+    case!(
+        "M02",
+        Drop,
+        "an embedder by its status",
+        commit_axis,
+        files(&Sheet::flawless(), &after().excluded("SKIP:not_generative"))
+    ),
+    case!(
+        "M02",
+        Warn,
+        "a generator that is named like a reranker",
+        commit_axis,
+        files(
+            &Sheet::flawless().with_first(&[("model", "reranker-lm-4bit"), ("model_type", "qwen3")]),
+            &after().with_first(&[("model", "reranker-lm-4bit"), ("model_type", "qwen3")])
+        )
+    ),
     case!("M03", Drop, "no token generated, and a rate of 0.00", no_axis, zero_tokens()),
     case!("M04", Drop, "a row with a field less than its header", no_axis, ragged()),
+    case!(
+        "M05",
+        Drop,
+        "a decode rate put right by hand",
+        no_axis,
+        changed_sweep(",430.00,297.67,", ",860.00,297.67,")
+    ),
+    case!(
+        "M05",
+        Warn,
+        "a prefill rate that is none of the row's, where decode is compared",
+        no_axis,
+        changed_sweep(",100.00,5120.00,430.00,297.67,", ",100.00,6120.00,860.00,148.84,")
+    ),
     case!(
         "V01",
         Warn,
@@ -515,6 +658,45 @@ pub const CASES: &[BadPair] = &[
         "a copy with other line ends",
         no_axis,
         named((BEFORE, Sheet::flawless().text()), (AFTER, Sheet::flawless().text().replace('\n', "\r\n")))
+    ),
+    case!(
+        "V02",
+        Refuse,
+        "a copy with a byte order mark",
+        no_axis,
+        named((BEFORE, Sheet::flawless().text()), (AFTER, format!("\u{feff}{}", Sheet::flawless().text())))
+    ),
+    case!(
+        "V02",
+        Refuse,
+        "a copy of a file without run ids, with other line ends",
+        no_axis,
+        changed_sweep("\n", "\r\n")
+    ),
+    case!(
+        "V02",
+        Refuse,
+        "a copy of a file without run ids, with a byte order mark",
+        no_axis,
+        changed_sweep("model,model_path", "\u{feff}model,model_path")
+    ),
+    case!("V02", Refuse, "a copy of a file of kernels with other line ends", bandwidth, {
+        let (before, after) = (micro("gpu_micro_warm.csv"), micro("gpu_micro_warm_2.csv"));
+        named(before, (after.0, after.1.replace('\n', "\r\n")))
+    }),
+    case!(
+        "V02",
+        Refuse,
+        "a copy of a file without run ids, with another commit",
+        commit_axis,
+        two_sweeps(",430.00,297.67,")
+    ),
+    case!(
+        "V02",
+        Warn,
+        "a file without run ids that has a row of the other",
+        commit_axis,
+        two_sweeps(",860.00,148.84,")
     ),
     case!(
         "V02",

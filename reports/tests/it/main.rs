@@ -13,6 +13,7 @@ mod gate_rules;
 mod historical;
 mod mutations;
 mod newest_columns;
+mod preconditions;
 mod rank_statistics;
 mod reading;
 mod rendering;

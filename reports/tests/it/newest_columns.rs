@@ -108,6 +108,7 @@ fn an_uptime_of_version_2_was_read_at_the_end_of_its_row() {
 fn other_tokens_are_told_where_the_commit_alone_may_differ_and_not_where_rounding_may() {
     let row = |commit: &str, mlx: &str, digest: &str| {
         let mut identity = identity("m", 0);
+        identity.run.run_id = format!("run of {commit} on {mlx}, {digest}");
         identity.build.mlxcel_commit = Stamp::text(commit);
         identity.build.mlx_commit = Stamp::text(mlx);
         identity.conditions.generation.output_sha256 = Some(digest.to_owned());

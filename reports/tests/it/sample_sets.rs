@@ -5,13 +5,13 @@ use std::path::Path;
 
 use jiff::civil::Date;
 use mlxcel_reports::provenance::{Ending, PROVENANCE_SCHEMA_VERSION, Provenance, TreeState};
-use mlxcel_reports::row::{Backend, HarnessKind};
+use mlxcel_reports::row::{Backend, HarnessKind, Row};
 use mlxcel_reports::stamp::Stamp;
 use mlxcel_reports::store::{FileName, ResultSet, SetKind};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::sample_rows::{RUN_ID, at, measured, samples};
+use crate::sample_rows::{RUN_ID, at, identity, samples};
 
 pub(crate) const STEM: &str = "cpu_examplecpu_2026-11-29";
 
@@ -58,9 +58,19 @@ pub(crate) fn begun(folder: &Path) -> ResultSet {
 }
 
 pub(crate) fn with_rows(folder: &Path, models: &[&str]) -> ResultSet {
-    let mut set = begun(folder);
+    with_rows_of(RUN_ID, folder, models)
+}
+
+/// Rows of a run of its own, although all have the same times.
+pub(crate) fn with_rows_of(run_id: &str, folder: &Path, models: &[&str]) -> ResultSet {
+    let provenance = Provenance { run_id: run_id.to_owned(), ..provenance() };
+    let mut set = ResultSet::create(folder, &name(), provenance).expect("OK because the folder is ours");
     for (order_index, model) in (0..).zip(models) {
-        set.append(&measured(model, order_index), &samples()).expect("OK because there is space");
+        let mut identity = identity(model, order_index);
+        run_id.clone_into(&mut identity.run.run_id);
+        let row = Row::measured(identity, Some(812_345_678), &samples());
+        let row = row.expect("OK because the samples are of the workload").into();
+        set.append(&row, &samples()).expect("OK because there is space");
     }
     set
 }

@@ -13,7 +13,7 @@ use mlxcel_reports::verify::{Context, Discrepancy, Invocation, Verdict, verify};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::sample_sets::{STEM, folder, text_of, with_rows};
+use crate::sample_sets::{STEM, folder, text_of, with_rows_of};
 use crate::verifying::{edit, edit_json, read_command, refused, verified};
 
 /// A comparison of two files of the campaign, as JSON and as Markdown, beside its inputs.
@@ -201,8 +201,8 @@ fn a_refusal_published_as_a_table_is_found() {
 #[test]
 fn ranges_over_repetitions_are_verified_against_the_samples_they_came_from() {
     let folder = folder();
-    for models in [["alpha", "beta"], ["beta", "alpha"]] {
-        with_rows(folder.path(), &models).complete().expect("OK because there is space");
+    for (run, models) in [("first", ["alpha", "beta"]), ("second", ["beta", "alpha"])] {
+        with_rows_of(run, folder.path(), &models).complete().expect("OK because there is space");
     }
     let names = [format!("{STEM}.csv"), format!("{STEM}_2.csv")];
     let read = || {

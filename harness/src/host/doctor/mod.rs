@@ -11,6 +11,7 @@ mod wire;
 
 use jiff::Timestamp;
 use mlxcel_reports::record::Metric;
+use mlxcel_reports::row::HostState;
 use mlxcel_reports::statistics::Summary;
 use mlxcel_reports::stats::verdict::{Certainty, Question, judge};
 
@@ -123,9 +124,9 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Others were busy for more than a fifth of the time, or it is not known whether they were.
+    /// Others were busy for longer than they may during a row, or it is not known whether they were.
     pub fn is_contended(&self) -> bool {
-        self.contended_fraction.is_none_or(|fraction| fraction > 0.2)
+        self.contended_fraction.is_none_or(|fraction| fraction > HostState::MOST_CONTENDED_PCT / 100.0)
     }
 }
 
