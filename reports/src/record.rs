@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use jiff::civil::Date;
 
 use crate::measure::{Decode, Prefill};
@@ -259,6 +260,8 @@ pub struct RateDisagreement {
 /// Figures that few layouts have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extra {
+    /// When its measurement began.
+    pub started_at: Option<Timestamp>,
     /// Peak of MLX's memory.
     pub peak_memory_bytes: Option<u64>,
     /// Time to load the checkpoint.

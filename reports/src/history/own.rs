@@ -74,6 +74,7 @@ fn record(row: &AnyRow, line: u64, shared: &mut HashMap<String, Arc<Facts>>, tex
         prefill_nanos: figures.map(Figures::prefill).map(Prefill::nanos),
         decode_nanos: figures.map(Figures::decode).map(Decode::nanos),
         extra: Some(Box::new(Extra {
+            started_at: Some(identity.run.started_at),
             peak_memory_bytes: figures.and_then(Figures::peak_memory_bytes),
             load_nanos: row.load_nanos(),
             bandwidth_bytes_s: None,

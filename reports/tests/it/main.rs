@@ -9,6 +9,7 @@ mod edges;
 mod endings;
 mod fuzzing;
 mod gate;
+mod gate_rules;
 mod historical;
 mod mutations;
 mod newest_columns;

@@ -76,6 +76,11 @@ pub fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
         let (before, after) = (of("before"), of("after"));
         writer.serialize(Line { kind: "input", before, after, field, ..Line::default() })?;
     }
+    for source in &comparison.sources {
+        let (field, before) = (source.what, Some(source.path.clone()));
+        let message = source.sha256.as_deref().unwrap_or("unreadable");
+        writer.serialize(Line { kind: "source", before, field, message, ..Line::default() })?;
+    }
     let command = joined(&comparison.command);
     writer.serialize(Line { kind: "command", message: &command, ..Line::default() })?;
     let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
