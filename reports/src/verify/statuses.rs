@@ -26,10 +26,11 @@ pub(super) fn verify(
         let note = "no limit of the spread is recorded, so no status was derived from spreads";
         verification.notes.push(note.to_owned());
     }
+    let cache_bytes = provenance.and_then(Provenance::last_level_cache_bytes);
     for Line { line, row } in lines {
         verification.count("statuses", 1);
         let found = match row.status() {
-            Status::Ok => broken(row, most_spread_pct),
+            Status::Ok => broken(row, most_spread_pct, cache_bytes),
             Status::Excluded(Exclusion::Invalid(rule)) => {
                 kept(row, rule, most_spread_pct).into_iter().collect()
             }
@@ -67,7 +68,7 @@ fn invalid(rule: Rule) -> String {
 }
 
 /// The rules that a row with the status of a valid one broke.
-fn broken(row: &AnyRow, most_spread_pct: Option<f64>) -> Vec<Contradiction> {
+fn broken(row: &AnyRow, most_spread_pct: Option<f64>, cache_bytes: Option<u64>) -> Vec<Contradiction> {
     let conditions = &row.identity().conditions;
     let (generation, control, host) = (&conditions.generation, &conditions.control, &conditions.host_state);
     let mut found = Vec::new();
@@ -86,7 +87,7 @@ fn broken(row: &AnyRow, most_spread_pct: Option<f64>) -> Vec<Contradiction> {
         let most = format!("at most {}", HostState::MOST_CONTENDED_PCT);
         found.push(Contradiction::new("contended_pct", host.contended_pct, most, message.to_owned()));
     }
-    if row.is_implausible() {
+    if row.is_implausible(cache_bytes) {
         let message = "a row that needs more than the memory's bandwidth is not valid (INVALID:implausible)";
         let most = format!("at most {}", Traffic::MOST_PCT);
         found.push(Contradiction::new("bandwidth_pct", row.bandwidth_pct(), most, message.to_owned()));
