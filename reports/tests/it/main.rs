@@ -11,6 +11,7 @@ mod fuzzing;
 mod gate;
 mod gate_rules;
 mod historical;
+mod million_rows;
 mod mutations;
 mod newest_columns;
 mod preconditions;
