@@ -1,6 +1,6 @@
 //! Rows of the project's own files as records.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,12 @@ use sha2::{Digest as _, Sha256};
 use super::Hashing;
 use super::boot::Boots;
 use crate::measure::{Decode, Prefill, Sample};
-use crate::record::{Extra, Fact, Facts, Field, Harness, Outcome, Record, normal_path};
+use crate::record::{
+    Controls, Extra, Fact, Facts, Field, Generated, Harness, Outcome, Rare, Record, normal_path,
+};
 use crate::row::{
-    AnyRow, Backend, BuildType, CheckpointId, Control, Figures, Generation, HarnessKind, HostState,
-    RowIdentity, bandwidth_pct, is_implausible,
+    AnyRow, Backend, BuildType, CheckpointId, Figures, HarnessKind, HostState, RowIdentity, bandwidth_pct,
+    is_implausible,
 };
 use crate::stamp::Stamp;
 use crate::store::StoredSample;
@@ -117,16 +119,25 @@ struct Builder<'s> {
 
 /// Texts that many rows have, each once in memory.
 #[derive(Default)]
-struct Texts(HashSet<Arc<str>>);
+struct Texts {
+    all: HashSet<Arc<str>>,
+    /// The latest, which the next row most often has again.
+    latest: VecDeque<Arc<str>>,
+}
 
 impl Texts {
     fn shared(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(text) {
+        const LATEST: usize = 8;
+        if let Some(known) = self.latest.iter().find(|known| &***known == text) {
             return Arc::clone(known);
         }
-        let text: Arc<str> = text.into();
-        self.0.insert(Arc::clone(&text));
-        text
+        let shared = self.all.get(text).map_or_else(|| text.into(), Arc::clone);
+        if self.latest.len() == LATEST {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(Arc::clone(&shared));
+        self.all.insert(Arc::clone(&shared));
+        shared
     }
 }
 
@@ -148,10 +159,24 @@ impl<'s> Builder<'s> {
 
     fn record(&mut self, row: &Light<'_>, line: u64, facts: Arc<Facts>) -> Record {
         let figures = row.figures.as_ref();
-        let rate = figures.and_then(|figures| figures.decode().tok_s());
+        let decode_tok_s = figures.and_then(|figures| figures.decode().tok_s());
         let (traffic, cache_bytes) = (&row.traffic, self.cache_bytes);
-        let samples = self.samples.get(&(row.run_id, row.order_index)).map_or(&[][..], Vec::as_slice);
+        let samples: &[&Sample] = if self.samples.is_empty() {
+            &[]
+        } else {
+            self.samples.get(&(row.run_id, row.order_index)).map_or(&[], Vec::as_slice)
+        };
         let host = HostState { contended_pct: row.contended_pct, ..HostState::default() };
+        let rare = Rare {
+            decode_rates: samples.iter().filter_map(|sample| sample.decode().tok_s()).collect(),
+            prefill_rates: samples.iter().filter_map(|sample| sample.prefill().tok_s()).collect(),
+            too_contended_pct: host.contended_pct.filter(|_| host.is_contended()),
+            implausible_pct: bandwidth_pct(traffic, decode_tok_s)
+                .filter(|_| is_implausible(row.backend, traffic, decode_tok_s, cache_bytes)),
+            // No file of the own layout has rates that do not follow: the reader refuses it.
+            ..Rare::default()
+        };
+        let rare = (rare != Rare::default()).then(|| Box::new(rare));
         let texts = &mut self.texts;
         Record {
             line,
@@ -167,35 +192,28 @@ impl<'s> Builder<'s> {
                 started_at: Some(row.started_at),
                 peak_memory_bytes: figures.and_then(Figures::peak_memory_bytes),
                 load_nanos: row.load_nanos,
-                bandwidth_bytes_s: None,
                 decode_spread_pct: figures.and_then(Figures::decode_spread_pct),
                 prefill_spread_pct: figures.and_then(Figures::prefill_spread_pct),
-                decode_rates: samples.iter().filter_map(|sample| sample.decode().tok_s()).collect(),
-                prefill_rates: samples.iter().filter_map(|sample| sample.prefill().tok_s()).collect(),
                 checkpoint: row
                     .checkpoint
                     .map(|(level, digest)| CheckpointId { level, digest: digest.to_owned() }),
                 prompt_sha256: row.prompt_sha256.map(|digest| texts.shared(digest)),
-                generation: Generation {
-                    finish: row.finish.map(str::to_owned),
-                    output_sha256: row.output_sha256.map(str::to_owned),
+                generation: Generated {
+                    finish: row.finish.map(|finish| texts.shared(finish)),
+                    output_sha256: row.output_sha256.map(Into::into),
                     cached_prompt_tokens: row.cached_prompt_tokens,
                 },
-                control: Control {
-                    model: row.control_model.map(str::to_owned),
+                control: Controls {
+                    model: row.control_model.map(|model| texts.shared(model)),
                     drift_pct: row.control_drift_pct,
                     band_pct: row.control_band_pct,
                 },
-                too_contended_pct: host.contended_pct.filter(|_| host.is_contended()),
-                implausible_pct: bandwidth_pct(traffic, rate)
-                    .filter(|_| is_implausible(row.backend, traffic, rate, cache_bytes)),
                 run_id: Some(texts.shared(row.run_id)),
                 model_type: row.model_type.map(|name| texts.shared(name)),
                 swap_growth_bytes: row.swap_growth_bytes,
                 thermal_worst: row.thermal_worst.map(|state| texts.shared(state)),
                 power: row.power.map(|power| texts.shared(power)),
-                // The reader refuses a file in which they do not follow.
-                rate_disagreements: Vec::new(),
+                rare,
             })),
         }
     }

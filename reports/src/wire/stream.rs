@@ -74,36 +74,47 @@ const OF_EACH_ROW: [&str; 62] = [
     "executable_sha256",
 ];
 
-/// A line taken apart: where each cell lies in the text.
+/// A line taken apart: where each cell begins and ends in the text.
 #[derive(Default)]
 struct Cells {
     text: String,
-    ends: Vec<usize>,
+    bounds: Vec<(usize, usize)>,
 }
 
 impl Cells {
     fn cells(&self) -> impl Iterator<Item = &str> {
-        let mut start = 0;
-        self.ends.iter().map(move |end| {
-            let cell = self.text.get(start..*end).unwrap_or_default();
-            start = *end;
-            cell
-        })
+        self.bounds.iter().map(|(start, end)| self.text.get(*start..*end).unwrap_or_default())
+    }
+
+    /// The bytes of each cell, which are told apart faster than texts are.
+    fn bytes(&self) -> impl Iterator<Item = &[u8]> {
+        let bytes = self.text.as_bytes();
+        self.bounds.iter().map(|(start, end)| bytes.get(*start..*end).unwrap_or_default())
+    }
+
+    fn get(&self, index: usize) -> &str {
+        self.bounds.get(index).and_then(|(start, end)| self.text.get(*start..*end)).unwrap_or_default()
     }
 
     /// Takes a line apart; false where it is no whole record by itself.
     fn read(&mut self, line: &str) -> bool {
         self.text.clear();
-        self.ends.clear();
+        self.bounds.clear();
         if !line.contains('"') {
-            for cell in line.split(',') {
-                self.text.push_str(cell);
-                self.ends.push(self.text.len());
+            self.text.push_str(line);
+            let mut start = 0;
+            for (at, byte) in line.bytes().enumerate() {
+                if byte == b',' {
+                    self.bounds.push((start, at));
+                    start = at + 1;
+                }
             }
+            self.bounds.push((start, line.len()));
             return true;
         }
         let mut rest = line;
         loop {
+            let start = self.text.len();
             if let Some(quoted) = rest.strip_prefix('"') {
                 let Some(after) = self.quoted(quoted) else { return false };
                 rest = after;
@@ -115,7 +126,7 @@ impl Cells {
                 self.text.push_str(cell);
                 rest = rest.get(cell.len()..).unwrap_or_default();
             }
-            self.ends.push(self.text.len());
+            self.bounds.push((start, self.text.len()));
             match rest.strip_prefix(',') {
                 Some(more) => rest = more,
                 None => return rest.is_empty(),
@@ -176,15 +187,15 @@ impl RowStream {
     /// Reads one line, without its end. None where it must be looked at otherwise.
     pub(crate) fn next(&mut self, line: &str) -> Option<()> {
         std::mem::swap(&mut self.now, &mut self.before);
-        if !self.now.read(line) || self.now.ends.len() != self.columns {
+        if !self.now.read(line) || self.now.bounds.len() != self.columns {
             return None;
         }
         if let Some(row) = &mut self.row {
             self.same_run = true;
-            let pairs = self.now.cells().zip(self.before.cells()).zip(&self.is_of_each_row);
+            let pairs = self.now.bytes().zip(self.before.bytes()).zip(&self.is_of_each_row);
             for (index, ((now, before), is_of_each_row)) in pairs.enumerate() {
                 if now != before {
-                    row.set(index, now).ok()?;
+                    row.set(index, self.now.get(index)).ok()?;
                     self.same_run &= is_of_each_row;
                 }
             }
