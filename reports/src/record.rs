@@ -73,6 +73,8 @@ words! {
         Hardware = "hardware",
         /// Digest that tells hosts apart.
         HostId = "host_id",
+        /// Processors that the process may use.
+        UsableCores = "usable_cores",
         /// Operating system.
         Os = "os",
         /// Device driver.
@@ -279,6 +281,8 @@ pub struct Extra {
     pub generation: Generated,
     /// The control rows around it.
     pub control: Controls,
+    /// How often it was measured until it was this row.
+    pub attempts: Option<u32>,
     /// The run that wrote the row.
     pub run_id: Option<Arc<str>>,
     /// The checkpoint's model type.

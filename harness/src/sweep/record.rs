@@ -207,6 +207,7 @@ impl RunFacts {
             host_memory_bytes: machine.memory_bytes.into(),
             driver: machine.driver(backend).into(),
             host_id: machine.host_id.clone().into(),
+            usable_cores: machine.logical_cores.and_then(|cores| u32::try_from(cores).ok()).into(),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mlxcel_reports::measure::Sample;
 use mlxcel_reports::row::{
-    AnyRow, Conditions, Control, Figures, Generation, HostState, Measured, Memory, Row, RowIdentity, Traffic,
+    AnyRow, Conditions, Control, Figures, Generation, HostState, Limits, Measured, Memory, Row, RowIdentity,
+    Traffic,
 };
 use mlxcel_reports::status::{Exclusion, Rule};
 
@@ -151,6 +152,8 @@ impl Making<'_> {
                 generation(&session.generated)
             },
             control: Control::default(),
+            limits: Limits::default(),
+            attempts: None,
         }
     }
 

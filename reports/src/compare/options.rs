@@ -42,6 +42,7 @@ impl Axis {
                 field,
                 Field::Hardware
                     | Field::HostId
+                    | Field::UsableCores
                     | Field::Os
                     | Field::Driver
                     | Field::Backend

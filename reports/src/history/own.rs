@@ -208,6 +208,7 @@ impl<'s> Builder<'s> {
                     drift_pct: row.control_drift_pct,
                     band_pct: row.control_band_pct,
                 },
+                attempts: row.attempts,
                 run_id: Some(texts.shared(row.run_id)),
                 model_type: row.model_type.map(|name| texts.shared(name)),
                 swap_growth_bytes: row.swap_growth_bytes,
@@ -248,6 +249,8 @@ fn facts(identity: &RowIdentity) -> Facts {
         Fact::Unknown if build.backend != Backend::Cuda => Fact::NotRecorded,
         driver => driver,
     };
+    // Rows before version 4 have no place for it.
+    let cores = host.usable_cores.as_known().map_or(Fact::NotRecorded, |cores| Fact::of(&cores.to_string()));
     for (field, fact) in [
         (Field::Runtime, runtime),
         (Field::RuntimeVersion, version),
@@ -262,6 +265,7 @@ fn facts(identity: &RowIdentity) -> Facts {
         (Field::Backend, Fact::of(build.backend.as_str())),
         (Field::Hardware, of(&host.hardware)),
         (Field::HostId, of(&host.host_id)),
+        (Field::UsableCores, cores),
         (Field::Os, of(&host.os)),
         (Field::Driver, driver),
         (Field::MaxTokens, Fact::of(&workload.max_tokens.to_string())),

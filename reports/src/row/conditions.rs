@@ -32,6 +32,24 @@ pub struct Conditions {
     pub generation: Generation,
     /// The control rows before and after the row.
     pub control: Control,
+    /// What the row was held against.
+    pub limits: Limits,
+    /// How often the row was measured in its set until it was this one: 1 unless it was measured again.
+    pub attempts: Option<u32>,
+}
+
+/// Limits that a row was held against and that a user can set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// How far the rates of the repetitions may lie apart, largest less smallest over the median, in percent.
+    pub max_spread_pct: Option<f64>,
+    /// How busy the busiest foreign process may be for the host to count as quiet, in percent of a processor.
+    pub quiet_limit_pct: Option<f64>,
+}
+
+impl Limits {
+    /// How far the rates of the repetitions of a row may lie apart unless somebody says otherwise, in percent.
+    pub const MOST_SPREAD_PCT: f64 = 4.0;
 }
 
 /// What the generations of a row were, besides their times; each is known only where all repetitions agree in it.

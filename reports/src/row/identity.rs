@@ -206,4 +206,6 @@ pub struct Host {
     pub driver: Stamp<String>,
     /// Digest that tells hosts apart without naming them.
     pub host_id: Stamp<String>,
+    /// Processors that the measuring process may use, by its affinity and the quota of its group.
+    pub usable_cores: Stamp<u32>,
 }

@@ -8,7 +8,7 @@ mod conditions;
 mod figures;
 mod identity;
 
-pub use conditions::{Conditions, Control, Generation, HostState, Memory, QuietGate, Traffic};
+pub use conditions::{Conditions, Control, Generation, HostState, Limits, Memory, QuietGate, Traffic};
 pub(crate) use conditions::{bandwidth_pct, implied_bandwidth};
 pub use figures::{Figures, FiguresError};
 pub use identity::{

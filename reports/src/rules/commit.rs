@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::{Case, Check, Rule, owned};
 use crate::compare::finding::{Finding, Tier};
-use crate::compare::options::Acceptance;
+use crate::compare::options::{Acceptance, Axis};
 use crate::history::SourceFile;
-use crate::record::{Facts, Field};
+use crate::record::{Fact, Facts, Field};
 use crate::revision;
+use crate::row::BuildType;
 
 pub(super) static ONE_COMMIT: Rule = Rule {
     id: "P03",
@@ -63,11 +64,21 @@ pub(super) static CLEAN_AND_KNOWN: Rule = Rule {
     tier: Tier::Refuse,
     fields: &["commit"],
     accepted_by: &[Acceptance::MissingCommit, Acceptance::Dirty],
-    text: "each side names its source commit, and the sources were exactly those of the commit",
+    text: "each side names its source commit, or with --vary runtime the release of the reference and the digest of its MLX, and the sources were exactly those of the commit",
     check: Check::Facts(clean_and_known),
 };
 
-fn clean_and_known(_: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
+/// A reference is a released package: its version names its sources, and what computed under it is told by a digest (P07).
+/// Files that have no place for these say less, and are not excused.
+fn is_release(case: &Case<'_>, facts: &Facts) -> bool {
+    case.options.axis == Axis::Runtime
+        && matches!(facts.get(Field::Commit), Fact::NotRecorded)
+        && facts.known(Field::BuildType) == Some(BuildType::Python.as_str())
+        && facts.known(Field::RuntimeVersion).is_some()
+        && facts.known(Field::MlxLibrary).is_some()
+}
+
+fn clean_and_known(case: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> {
     let commits = [before.known(Field::Commit), after.known(Field::Commit)];
     let finding = |message: &str, accept| {
         Finding::new("P05", Tier::Refuse, "commit", message)
@@ -75,7 +86,7 @@ fn clean_and_known(_: &Case<'_>, before: &Facts, after: &Facts) -> Vec<Finding> 
             .unless(accept)
     };
     let mut findings = Vec::new();
-    if commits.iter().any(Option::is_none) {
+    if [before, after].iter().any(|facts| facts.known(Field::Commit).is_none() && !is_release(case, facts)) {
         findings.push(finding(
             "a side does not say from which commit it was built, in 7 to 40 hexadecimal digits, and an unknown equals nothing",
             Acceptance::MissingCommit,

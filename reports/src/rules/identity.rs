@@ -68,7 +68,7 @@ fn remedy(field: Field) -> String {
             "name --vary mlx if MLX is what you measure".to_owned()
         }
         Field::Runtime => "name --vary runtime to compare with a reference".to_owned(),
-        Field::Hardware | Field::HostId | Field::Os | Field::Driver => {
+        Field::Hardware | Field::HostId | Field::UsableCores | Field::Os | Field::Driver => {
             "name --vary host if the hosts are what you compare".to_owned()
         }
         field => format!("name --vary setting={field} if it is what you measure, or measure one side anew"),

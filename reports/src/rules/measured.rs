@@ -1,10 +1,11 @@
-//! Rows that hold no measurement: P18 to P21 by their status and by what the row counts, M01, M03 to M05.
+//! Rows that hold no measurement: P18 to P21 by their status and by what the row counts, M01, M03 to M06.
 
 use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Acceptance;
 use crate::compare::pairing::Pair;
 use crate::record::{Controls, Metric, Outcome, RateDisagreement, Record};
+use crate::row::Limits;
 use crate::status;
 
 pub(super) static CONTROL_DRIFT: Rule = Rule {
@@ -186,6 +187,46 @@ fn by_status(
             .values(shown(&pair.before), shown(&pair.after))
             .about(pair.label()),
     ]
+}
+
+pub(super) static STEADY: Rule = Rule {
+    id: "M06",
+    tier: Tier::Warn,
+    fields: &["decode_spread_pct", "prefill_spread_pct", "attempts"],
+    accepted_by: &[],
+    text: "the repetitions of a row lie at most 4% apart, and it was valid at once; that a higher limit was allowed (--max-spread), or \
+           that it was measured again until it was valid, is a warning",
+    check: Check::Pair(steady),
+};
+
+fn steady(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
+    let spread = |record: &Record| {
+        let extra = record.extra.as_deref()?;
+        match case.options.metric {
+            Metric::Decode => extra.decode_spread_pct,
+            Metric::Prefill => extra.prefill_spread_pct,
+            _ => None,
+        }
+    };
+    let field =
+        if case.options.metric == Metric::Prefill { "prefill_spread_pct" } else { "decode_spread_pct" };
+    let wide = by_count(
+        pair,
+        ("M06", field),
+        |record| spread(record).is_some_and(|spread| spread > Limits::MOST_SPREAD_PCT),
+        |record| spread(record).map(|spread| format!("{spread:.1}")),
+        "the repetitions lie further apart than 4%: a higher limit was allowed, and differences within it are noise",
+    );
+    let attempts = |record: &Record| record.extra.as_deref()?.attempts;
+    let again = by_count(
+        pair,
+        ("M06", "attempts"),
+        |record| attempts(record).is_some_and(|attempts| attempts > 1),
+        |record| attempts(record).map(|attempts| attempts.to_string()),
+        "it was measured again until it was valid, which chooses among measurements",
+    );
+    let warn = |finding: Finding| Finding { tier: Tier::Warn, ..finding };
+    wide.into_iter().chain(again).map(warn).collect()
 }
 
 pub(super) static MEASURED: Rule = Rule {

@@ -71,7 +71,7 @@ pub struct Rule {
 }
 
 /// All rules, in the order of their ids.
-pub const RULES: [&Rule; 32] = [
+pub const RULES: [&Rule; 33] = [
     &harness::FIGURE_PRESENT,
     &harness::SAME_KIND,
     &commit::ONE_COMMIT,
@@ -102,6 +102,7 @@ pub const RULES: [&Rule; 32] = [
     &measured::HAS_A_VALUE,
     &measured::READABLE,
     &measured::STATED_RATE,
+    &measured::STEADY,
     &identity::AXIS_DIFFERS,
     &identity::TWO_MEASUREMENTS,
 ];

@@ -300,6 +300,7 @@ pub const CASES: &[BadPair] = &[
     changed!("P09", Refuse, "another host", [("hardware", "Apple_M1_Ultra_128GB"), ("host_id", "ffff")]),
     changed!("P09", Refuse, "another host of the same kind", [("host_id", "ffff")]),
     changed!("P09", Refuse, "another operating system", [("os", "macOS 27.0")]),
+    changed!("P09", Refuse, "fewer processors of the same host", [("usable_cores", "1")]),
     case!(
         "P09",
         Refuse,
@@ -638,6 +639,8 @@ pub const CASES: &[BadPair] = &[
         no_axis,
         changed_sweep(",100.00,5120.00,430.00,297.67,", ",100.00,6120.00,860.00,148.84,")
     ),
+    changed!("M06", Warn, "repetitions that a higher limit let pass", [("decode_spread_pct", "13.9")]),
+    changed!("M06", Warn, "a row that was measured until it was valid", [("attempts", "3")]),
     case!(
         "V01",
         Warn,

@@ -10,7 +10,7 @@ pub(super) struct Sheet {
 }
 
 /// The cells of a flawless row, by column; columns that are not named are empty.
-const FLAWLESS: [(&str, &str); 54] = [
+const FLAWLESS: [(&str, &str); 58] = [
     ("model", "alpha-4bit"),
     ("model_path", "models/alpha-4bit"),
     ("prompt_tokens", "512"),
@@ -28,7 +28,7 @@ const FLAWLESS: [(&str, &str); 54] = [
     ("prompt_target_len", "512"),
     ("mlxcel_commit", "11111111"),
     ("mlx_commit", "aaaaaaaa"),
-    ("schema_version", "3"),
+    ("schema_version", "4"),
     ("run_id", "run"),
     ("harness", "text"),
     ("backend", "metal"),
@@ -65,6 +65,10 @@ const FLAWLESS: [(&str, &str); 54] = [
     ("control_model", "alpha-4bit"),
     ("control_drift_pct", "1.5"),
     ("control_band_pct", "4"),
+    ("attempts", "1"),
+    ("max_spread_pct", "4"),
+    ("quiet_limit_pct", "15"),
+    ("usable_cores", "16"),
 ];
 
 impl Sheet {

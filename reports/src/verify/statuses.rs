@@ -22,13 +22,15 @@ pub(super) fn verify(
     let most_spread_pct = provenance
         .and_then(|provenance| provenance.settings.get("max_spread_pct"))
         .and_then(serde_json::Value::as_f64);
-    if most_spread_pct.is_none() && lines.iter().any(|line| line.row.figures().is_some()) {
+    let unlimited = |line: &Line| line.row.figures().is_some() && limit(&line.row).is_none();
+    if most_spread_pct.is_none() && lines.iter().any(unlimited) {
         let note = "no limit of the spread is recorded, so no status was derived from spreads";
         verification.notes.push(note.to_owned());
     }
     let cache_bytes = provenance.and_then(Provenance::last_level_cache_bytes);
     for Line { line, row } in lines {
         verification.count("statuses", 1);
+        let most_spread_pct = limit(row).or(most_spread_pct);
         let found = match row.status() {
             Status::Ok => broken(row, most_spread_pct, cache_bytes),
             Status::Excluded(Exclusion::Invalid(rule)) => {
@@ -41,6 +43,11 @@ pub(super) fn verify(
             verification.found(discrepancy.values(stated, Some(derived)));
         }
     }
+}
+
+/// The spread that a row was held against, where it says so; rows before version 4 do not.
+fn limit(row: &AnyRow) -> Option<f64> {
+    row.identity().conditions.limits.max_spread_pct
 }
 
 /// What a row counts and its status does not allow.
@@ -94,8 +101,7 @@ fn broken(row: &AnyRow, most_spread_pct: Option<f64>, cache_bytes: Option<u64>) 
     }
     if let Some(most) = most_spread_pct {
         for (column, spread) in spreads(row).into_iter().filter(|(_, spread)| *spread > most) {
-            let message =
-                "from `/settings/max_spread_pct` of the provenance: no row spreads further (INVALID:spread)";
+            let message = "from `max_spread_pct` of the row or of the run's settings: no row spreads further (INVALID:spread)";
             let most = format!("at most {most}");
             found.push(Contradiction::new(column, Some(spread), most, message.to_owned()));
         }

@@ -9,8 +9,8 @@ use super::layout::{VERSION, WireRow};
 use crate::measure::{Decode, Prefill};
 use crate::row::{
     AnyRow, Build, Checkpoint, CheckpointId, Conditions, Control, Figures, Generation, Host, HostState,
-    Measured, Memory, NotMeasured, Row, RowIdentity, Run, Traffic, Workload, bandwidth_pct, check_measured,
-    implied_bandwidth,
+    Limits, Measured, Memory, NotMeasured, Row, RowIdentity, Run, Traffic, Workload, bandwidth_pct,
+    check_measured, implied_bandwidth,
 };
 use crate::stamp::Stamp;
 use crate::status::{Rule, Status};
@@ -22,7 +22,8 @@ impl From<&AnyRow> for WireRow {
     #[expect(clippy::too_many_lines, reason = "one line a column")]
     fn from(row: &AnyRow) -> Self {
         let RowIdentity { run, checkpoint, workload, build, host, conditions } = row.identity().clone();
-        let Conditions { memory, traffic, host_state, cooldown_nanos, generation, control } = conditions;
+        let Conditions { memory, traffic, host_state, cooldown_nanos, generation, control, limits, attempts } =
+            conditions;
         let figures = row.figures();
         let prefill = figures.map(Figures::prefill);
         let decode = figures.map(Figures::decode);
@@ -124,6 +125,10 @@ impl From<&AnyRow> for WireRow {
             control_model: control.model,
             control_drift_pct: control.drift_pct,
             control_band_pct: control.band_pct,
+            attempts,
+            max_spread_pct: limits.max_spread_pct,
+            quiet_limit_pct: limits.quiet_limit_pct,
+            usable_cores: host.usable_cores.into_known(),
         }
     }
 }
@@ -385,6 +390,7 @@ fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
             host_memory_bytes: wire.host_memory_bytes.into(),
             driver: wire.driver.into(),
             host_id: wire.host_id.into(),
+            usable_cores: wire.usable_cores.into(),
         },
         conditions: Conditions {
             memory: Memory {
@@ -421,6 +427,8 @@ fn identity(wire: WireRow) -> Result<RowIdentity, Complaint> {
                 drift_pct: wire.control_drift_pct,
                 band_pct: wire.control_band_pct,
             },
+            limits: Limits { max_spread_pct: wire.max_spread_pct, quiet_limit_pct: wire.quiet_limit_pct },
+            attempts: wire.attempts,
         },
     })
 }

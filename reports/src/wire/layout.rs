@@ -13,10 +13,10 @@ use crate::row::{Backend, BuildType, EosPolicy, HarnessKind, QuietGate};
 use crate::status::Status;
 
 /// The newest version, which is the one that is written.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// Each version and how many of the columns it has.
-const VERSIONS: [(u32, usize); 3] = [(1, 64), (2, 87), (VERSION, COLUMNS.len())];
+const VERSIONS: [(u32, usize); 4] = [(1, 64), (2, 87), (3, 93), (VERSION, COLUMNS.len())];
 
 /// The columns of a version; nothing for one that is not known.
 pub(super) fn columns(version: u32) -> Option<&'static [&'static str]> {
@@ -172,6 +172,10 @@ layout! {
     control_model: Option<String>,
     control_drift_pct: Option<f64>,
     control_band_pct: Option<f64>,
+    attempts: Option<u32>,
+    max_spread_pct: Option<f64>,
+    quiet_limit_pct: Option<f64>,
+    usable_cores: Option<u32>,
 }
 
 #[cfg(test)]
@@ -180,8 +184,12 @@ mod tests {
 
     #[test]
     fn the_columns_of_each_version_end_where_they_always_did() {
-        for (version, last) in [(1, "stale_binary_allowed"), (2, "noise_floor_pct"), (3, "control_band_pct")]
-        {
+        for (version, last) in [
+            (1, "stale_binary_allowed"),
+            (2, "noise_floor_pct"),
+            (3, "control_band_pct"),
+            (4, "usable_cores"),
+        ] {
             let columns = columns(version).expect("OK because each version is read for ever");
             assert_eq!(columns.last().copied(), Some(last));
             assert_eq!(version_of(&csv::StringRecord::from(columns.to_vec())), Some(version));

@@ -34,6 +34,7 @@ pub(crate) struct Light<'r> {
     pub(crate) thermal_worst: Option<&'r str>,
     pub(crate) power: Option<&'r str>,
     pub(crate) uptime_s: Option<u64>,
+    pub(crate) attempts: Option<u32>,
 }
 
 fn known(text: Option<&String>) -> Option<&str> {
@@ -73,6 +74,7 @@ impl<'r> Light<'r> {
             thermal_worst: wire.thermal_worst.as_deref(),
             power: wire.power.as_deref(),
             uptime_s: wire.uptime_s,
+            attempts: wire.attempts,
         })
     }
 
@@ -108,6 +110,7 @@ impl<'r> Light<'r> {
             thermal_worst: host.thermal_worst.as_deref(),
             power: host.power.as_deref(),
             uptime_s: host.uptime_s,
+            attempts: conditions.attempts,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{COLUMNS, VERSION_COLUMN, convert};
 use crate::row::AnyRow;
 
 /// Columns that differ from row to row of one run. All others say what was run, by what, on what.
-const OF_EACH_ROW: [&str; 62] = [
+const OF_EACH_ROW: [&str; 65] = [
     "model",
     "model_path",
     "prompt_tokens",
@@ -72,6 +72,9 @@ const OF_EACH_ROW: [&str; 62] = [
     "control_band_pct",
     "run_id",
     "executable_sha256",
+    "attempts",
+    "max_spread_pct",
+    "quiet_limit_pct",
 ];
 
 /// A line taken apart: where each cell begins and ends in the text.

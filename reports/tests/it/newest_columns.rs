@@ -147,3 +147,21 @@ fn a_row_that_says_it_is_valid_though_a_cache_or_a_control_says_otherwise_is_fou
         assert!(has(&found, (name.as_str(), Some(2), field), values), "{field}: {found:#?}");
     }
 }
+
+#[test]
+fn a_reference_is_named_by_its_release_where_its_mlx_is_told_by_a_digest() {
+    let run = file("cpu.csv", &[measured(run_at("2026-11-29T18:15:00Z", Some(4_600)))]);
+    let refused = |change: fn(&mut RowIdentity), axis: Axis| {
+        let mut identity = reference_at("2026-11-29T17:15:00Z", Some(1_000));
+        change(&mut identity);
+        let reference = file("pylm.csv", &[measured(identity)]);
+        let options = Options { axis, min_generated: 4, ..Options::default() };
+        let comparison =
+            compare(&reference, &run, &ExactNames, &options, &Readings::default(), &RuleSet::all());
+        comparison.refused.iter().any(|finding| finding.rule == "P05")
+    };
+    assert!(!refused(|_| {}, Axis::Runtime));
+    assert!(refused(|_| {}, Axis::Commit));
+    assert!(refused(|identity| identity.build.libmlx_sha256 = Stamp::unknown(), Axis::Runtime));
+    assert!(refused(|identity| identity.build.build_type = BuildType::Release, Axis::Runtime));
+}

@@ -7,8 +7,8 @@ use mlxcel_reports::provenance::Provenance;
 use mlxcel_reports::store::{self, Completeness, OpenError, ResultSet, StoreError};
 
 use crate::sample_rows::{
-    RUN_ID, at, measured, one_of_each, one_of_each_with_conditions, one_of_each_with_everything, sample,
-    samples,
+    RUN_ID, at, measured, one_of_each, one_of_each_with_conditions, one_of_each_with_everything,
+    one_of_each_with_limits, sample, samples,
 };
 use crate::sample_sets::{STEM, begun, folder, name, names, provenance, text_of, three, with_rows};
 
@@ -142,11 +142,11 @@ fn the_golden_set_of_version_1_reads_and_is_written_as_it_always_was() {
 }
 
 #[test]
-fn the_golden_set_of_version_3_reads_and_is_written_as_it_always_was() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rows_v3.csv");
+fn the_golden_set_of_version_4_reads_and_is_written_as_it_always_was() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rows_v4.csv");
     let folder = folder();
     let mut set = begun(folder.path());
-    for (row, samples) in one_of_each_with_everything() {
+    for (row, samples) in one_of_each_with_limits() {
         set.append(&row, &samples).expect("OK because there is space");
     }
     let finished = set.complete().expect("OK because the names are free");
@@ -155,7 +155,17 @@ fn the_golden_set_of_version_3_reads_and_is_written_as_it_always_was() {
     let (new, old) = (store::read_samples(&finished.csv), store::read_samples(&golden));
     assert_eq!(new.expect("OK because it was just written"), old.expect("OK because it is read for ever"));
     let read = store::open(&golden).expect("OK because this version is read for ever");
+    assert_eq!((read.version, read.rows.len(), read.altered), (4, 6, Some(false)));
+    let expected: Vec<_> = one_of_each_with_limits().into_iter().map(|(row, _)| row).collect();
+    assert_eq!(format!("{:?}", read.rows), format!("{expected:?}"));
+}
+
+#[test]
+fn the_golden_set_of_version_3_reads_as_it_always_did() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rows_v3.csv");
+    let read = store::open(&golden).expect("OK because this version is read for ever");
     assert_eq!((read.version, read.rows.len(), read.altered), (3, 6, Some(false)));
+    assert_eq!(store::read_samples(&golden).expect("OK because it is read for ever").len(), 10);
     let expected: Vec<_> = one_of_each_with_everything().into_iter().map(|(row, _)| row).collect();
     assert_eq!(format!("{:?}", read.rows), format!("{expected:?}"));
 }

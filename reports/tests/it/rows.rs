@@ -160,10 +160,10 @@ fn refuses_a_file_of_an_older_layout() {
 
 #[test]
 fn refuses_a_newer_version_before_it_complains_of_its_columns() {
-    let newer = file("model,schema_version,something_new\nx,4,y\n");
+    let newer = file("model,schema_version,something_new\nx,5,y\n");
     assert_eq!(
         refusal(&newer),
-        "FILE:2: schema version 4 is newer than 3, the newest this program reads; read it with a newer mlxcel-bench"
+        "FILE:2: schema version 5 is newer than 4, the newest this program reads; read it with a newer mlxcel-bench"
     );
 }
 
@@ -172,16 +172,16 @@ fn refuses_a_header_with_a_column_moved_missing_or_added() {
     let header = wire::header_line();
     assert_eq!(
         refusal(&file(header.replacen("prefill_ms,prefill_tok_s", "prefill_tok_s,prefill_ms", 1))),
-        "FILE:1: column 5 is `prefill_tok_s`, where schema version 3 has `prefill_ms`; columns may be neither added, \
+        "FILE:1: column 5 is `prefill_tok_s`, where schema version 4 has `prefill_ms`; columns may be neither added, \
          removed nor moved"
     );
     let last = COLUMNS.len();
     let added = refusal(&file(header.replace('\n', ",notes\n")));
     assert!(
-        added.contains(&format!("column {} is `notes`, where schema version 3 has none", last + 1)),
+        added.contains(&format!("column {} is `notes`, where schema version 4 has none", last + 1)),
         "{added}"
     );
-    let missing = refusal(&file(header.replace(",control_band_pct", "")));
+    let missing = refusal(&file(header.replace(",usable_cores", "")));
     assert!(missing.contains(&format!("column {last} is none")), "{missing}");
 }
 
@@ -215,7 +215,7 @@ fn names_file_line_and_column_of_a_cell_that_does_not_hold() {
         ),
         ("backend", "abacus", "FILE:2:backend: `abacus` is not a backend; known: metal, cuda, cpu"),
         ("run_id", "", "FILE:2:run_id: empty, but every row has one"),
-        ("schema_version", "0", "FILE:2:schema_version: 0 where the file is of version 3"),
+        ("schema_version", "0", "FILE:2:schema_version: 0 where the file is of version 4"),
         ("decode_steps", "4", "FILE:2:decode_steps: 4 for 4 generated tokens"),
         ("reps", "0", "FILE:2:reps: 0 in a row with counts and times"),
         ("checkpoint_id", "", "FILE:2:checkpoint_id: a level and a digest go together"),

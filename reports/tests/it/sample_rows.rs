@@ -5,7 +5,7 @@ use jiff::civil::Date;
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::row::{
     AnyRow, Backend, Build, BuildType, Checkpoint, CheckpointId, Conditions, Control, EosPolicy, Generation,
-    HarnessKind, Host, HostState, Memory, QuietGate, Row, RowIdentity, Run, Traffic, Workload,
+    HarnessKind, Host, HostState, Limits, Memory, QuietGate, Row, RowIdentity, Run, Traffic, Workload,
 };
 use mlxcel_reports::stamp::Stamp;
 use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
@@ -77,6 +77,7 @@ pub(crate) fn identity(model: &str, order_index: u32) -> RowIdentity {
             host_memory_bytes: Stamp::known(8_589_934_592),
             driver: Stamp::unknown(),
             host_id: Stamp::text("45".repeat(16)),
+            usable_cores: Stamp::unknown(),
         },
         conditions: Conditions::default(),
     }
@@ -232,6 +233,19 @@ pub(crate) fn one_of_each_with_everything() -> Vec<(AnyRow, Vec<Sample>)> {
     rows
 }
 
+/// The same, with what the first row was held against, the processors it had, and that it was measured twice.
+pub(crate) fn one_of_each_with_limits() -> Vec<(AnyRow, Vec<Sample>)> {
+    let mut rows = one_of_each_with_everything();
+    let mut first = rows[0].0.identity().clone();
+    first.conditions.limits = Limits { max_spread_pct: Some(25.0), quiet_limit_pct: Some(15.0) };
+    first.conditions.attempts = Some(2);
+    first.host.usable_cores = Stamp::known(8);
+    rows[0].0 = Row::measured(first, Some(812_345_678), &samples())
+        .expect("OK because the samples are of the workload")
+        .into();
+    rows
+}
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["(?s).{1,12}", "[ ,\"\n\r\t']{1,6}", "[a-z0-9._-]{1,12}"]
 }
@@ -318,6 +332,7 @@ fn any_identity() -> impl Strategy<Value = RowIdentity> {
                     host_memory_bytes: number(),
                     driver: stamp(),
                     host_id: stamp(),
+                    usable_cores: Stamp::known(order_index),
                 },
                 conditions: Conditions::default(),
             }
@@ -392,6 +407,8 @@ fn any_conditions() -> impl Strategy<Value = Conditions> {
                 noise_floor_pct: share(),
             },
             cooldown_nanos: count(),
+            limits: Limits { max_spread_pct: share(), quiet_limit_pct: share() },
+            attempts: count().and_then(|attempts| u32::try_from(attempts).ok()),
             ..Conditions::default()
         }
     })
