@@ -89,6 +89,11 @@ impl Sets {
         Ok(())
     }
 
+    /// All of them.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Results> {
+        [Some(&mut self.main), self.control.as_mut(), self.reference.as_mut()].into_iter().flatten()
+    }
+
     /// The files get their final names, those of the main set last: its name says that all is in place.
     pub(super) fn complete(&mut self) -> anyhow::Result<Vec<Finished>> {
         self.finish(Results::complete)
