@@ -198,6 +198,11 @@ fn a_rerun_measures_the_failed_length_alone_and_no_other_shape() -> Outcome {
     let output = all(&by_length(&long), "8,16", &["--rerun", &csv])?;
     is(&outcomes(&output)?, &[("x", "INVALID:provenance")], &stderr(&output));
     assert_eq!(cell(&rows(&output)?[0], "prompt_requested_len"), "16");
+    let detail = cell(&rows(&output)?[0], "status_detail");
+    assert!(
+        detail.contains("rerun of a row of cpu_") && detail.contains("where it was FAIL:crash"),
+        "{detail}"
+    );
     let output = all(&by_length(&long), "8", &["--rerun", &csv])?;
     let said = stderr(&output);
     assert!(

@@ -124,6 +124,43 @@ fn a_row_that_is_measured_until_it_is_valid_says_how_often_and_keeps_every_sampl
 }
 
 #[test]
+fn a_sweep_killed_while_it_measures_again_forgets_no_attempt_that_has_a_row() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b", "slow"])?;
+    let arguments = ["--reps", "1", "--control-every", "1"];
+    first_part(&bench, &good_rest(1), &arguments)?;
+    // Scripted rows are invalid, so all of them are measured again, each time.
+    let again = [&["all"], &arguments[..], &["--resume", "--retry", "invalid"]].concat();
+    let mut done = 0;
+    for number in 0..24 {
+        let mut child = bench.sweep(&good(1), &again)?.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        thread::sleep(Duration::from_millis(40 + 25 * number));
+        if child.try_wait()?.is_some() {
+            done += 1;
+            break;
+        }
+        child.kill()?;
+        child.wait()?;
+    }
+    let csv = match bench.csv_of("cpu_")? {
+        Some(csv) if done > 0 => csv,
+        _ => {
+            let output = bench.sweep(&good(1), &again)?.output()?;
+            assert_eq!(rows(&output)?.len(), 3, "{}", stderr(&output));
+            bench.csv_of("cpu_")?.ok_or("no rows")?
+        }
+    };
+    let read = store::open(&csv)?;
+    let attempts: Vec<_> = read.rows.iter().map(|row| row.identity().conditions.attempts).collect();
+    assert!(attempts[0] > Some(1), "{attempts:?}");
+    let (code, said) = verified(&bench, &csv)?;
+    assert_eq!(code, Some(0), "{attempts:?} {said}");
+    let (code, said) = verified(&bench, &bench.csv_of("control_")?.ok_or("no control rows")?)?;
+    assert_eq!(code, Some(0), "{said}");
+    Ok(())
+}
+
+#[test]
 fn samples_that_hide_that_they_are_superseded_are_found() -> Outcome {
     let bench = Bench::new()?;
     checkpoints(&bench, &["a", "slow"])?;

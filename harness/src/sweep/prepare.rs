@@ -105,9 +105,16 @@ impl Resolved {
             }
         }
         // A control that is none of the rows to measure again is measured as it is.
-        let again = |only: &&Only| only.iter().any(|(model, _)| *model == place.model);
+        let again = |only: &&Only| only.keys().any(|(model, _)| *model == place.model);
         if let (Some(only), Action::Measure(_)) = (self.only.as_ref().filter(again), &place.action) {
-            cells.retain(|cell| only.contains(&(place.model.clone(), cell.requested)));
+            cells.retain_mut(|cell| {
+                let said = only.get(&(place.model.clone(), cell.requested));
+                if let Some(said) = said {
+                    cell.remark =
+                        Some(cell.remark.take().map_or(said.clone(), |own| format!("{own}; {said}")));
+                }
+                said.is_some()
+            });
         }
         cells
     }

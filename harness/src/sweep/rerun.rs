@@ -1,7 +1,7 @@
 //! `sweep --rerun FILE`: the rows of a result file that are measured again, each by its folder and its prompt length, in a
 //! result set of their own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use mlxcel_reports::row::AnyRow;
@@ -13,8 +13,8 @@ use crate::cli::Retry;
 use crate::exit::{EndsWith, Exit};
 use crate::text::{complain, one_line};
 
-/// The rows to measure: by the name of their folder and their requested prompt length.
-pub(super) type Only = BTreeSet<(String, u64)>;
+/// The rows to measure, by the name of their folder and their requested prompt length: what they say of the rows before.
+pub(super) type Only = BTreeMap<(String, u64), String>;
 
 /// What a rerun is asked for.
 pub(super) struct Wanted<'a> {
@@ -69,8 +69,14 @@ pub(super) fn places(places: Vec<Place>, wanted: &Wanted<'_>) -> anyhow::Result<
             named(&others)
         ));
     }
-    let only: Only = asked.iter().map(|row| (model(row), length(row))).collect();
-    let is_wanted = |name: &str| only.iter().any(|(model, _)| model == name);
+    let name = wanted.file.file_name().unwrap_or_default().to_string_lossy();
+    let said = |row: &AnyRow| {
+        let attempts = row.identity().conditions.attempts.filter(|attempts| *attempts > 1);
+        let attempts = attempts.map(|attempts| format!(" at attempt {attempts}")).unwrap_or_default();
+        format!("rerun of a row of {name}, where it was {}{attempts}", row.status())
+    };
+    let only: Only = asked.iter().map(|row| ((model(row), length(row)), said(row))).collect();
+    let is_wanted = |name: &str| only.keys().any(|(model, _)| model == name);
     let mut found: Vec<Place> = places.into_iter().filter(|place| is_wanted(&place.model)).collect();
     if found.is_empty() && only.is_empty() {
         return refused(format!(
@@ -78,7 +84,7 @@ pub(super) fn places(places: Vec<Place>, wanted: &Wanted<'_>) -> anyhow::Result<
         ));
     }
     let gone: BTreeSet<&String> = only
-        .iter()
+        .keys()
         .map(|(model, _)| model)
         .filter(|model| !found.iter().any(|place| place.model == **model))
         .collect();
