@@ -430,6 +430,39 @@ fn another_reference_is_not_mixed_in() -> Outcome {
 }
 
 #[test]
+fn a_kill_between_the_names_of_two_sets_has_nothing_measured_again() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["a", "b"])?;
+    let python = interpreter(&bench, "python", &reference("mlx-lm-0.31", &[5, 6, 7, 8]))?;
+    let script = format!("{}{}", hello(), telling(&paced(1, 1_000_000)));
+    let arguments = ["all", "--reps", "1", "--control-every", "1", "--reference", &python];
+    bench.sweep(&script, &arguments)?.output()?;
+    let files = bench.files()?;
+    let csv = bench.csv_of("cpu_")?.ok_or("no rows")?;
+    let started = |csv: &std::path::Path| -> Result<Vec<_>, Box<dyn Error>> {
+        Ok(store::open(csv)?.rows.iter().map(|row| row.identity().run.started_at).collect())
+    };
+    let before = started(&csv)?;
+    // The names of the sets beside it are final; its own are not.
+    for kind in ["csv", "samples.jsonl", "provenance.json"] {
+        let from = csv.with_extension(kind);
+        fs::rename(
+            &from,
+            bench.out().join(format!("{}.partial", from.file_name().unwrap_or_default().display())),
+        )?;
+    }
+    let output = bench.sweep(&script, &[&arguments[..], &["--resume"]].concat())?.output()?;
+    assert_eq!(rows(&output)?.len(), 2, "{}", stderr(&output));
+    assert_eq!(started(&csv)?, before, "{}", stderr(&output));
+    assert_eq!(bench.files()?, files);
+    for begins in ["cpu_", "control_", "pylm_"] {
+        let (code, said) = verified(&bench, &bench.csv_of(begins)?.ok_or("no rows")?)?;
+        assert_eq!(code, Some(0), "{begins}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_row_that_is_measured_again_does_not_keep_the_reference_of_the_one_before() -> Outcome {
     let bench = Bench::new()?;
     checkpoints(&bench, &["a", "slow"])?;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use mlxcel_reports::row::Backend;
 use serde_json::{Map, Value, json};
 
 use super::prepare::Resolved;
@@ -20,6 +21,7 @@ use crate::worker::protocol::{Hello, RuntimeIdentity};
 pub(super) struct Heard<'a> {
     pub(super) own: &'a Hello,
     pub(super) reference: Option<&'a Hello>,
+    pub(super) backend: Backend,
 }
 
 /// The key of a run.
@@ -57,6 +59,7 @@ pub(super) fn key(
         "no_ignore_eos": arguments.shape.no_ignore_eos,
         "dedup": format!("{:?}", arguments.dedup()),
         "order": format!("{:?}", arguments.roster.order),
+        "seed": arguments.roster.seed,
         "vlm": arguments.is_vlm(),
         "image": arguments.roster.image.as_deref().map(|path| place(path, private)),
         "worker_program": arguments.worker_program,
@@ -80,6 +83,12 @@ pub(super) fn key(
         "quiet_limit": arguments.quiet.quiet_limit,
         "quiet_ignore": arguments.quiet.quiet_ignore,
         "processors": machine.logical_cores,
+    }));
+    fields(json!({
+        "machine os": machine.os,
+        "machine kernel_version": machine.kernel_version,
+        "machine device": machine.device_name(heard.backend),
+        "machine driver": machine.driver(heard.backend),
     }));
     fields(identity("runtime", Some(&heard.own.runtime)));
     fields(identity("reference", heard.reference.map(|hello| &hello.runtime)));

@@ -25,6 +25,7 @@ pub(super) fn begin(
         "environment": run.private.json(json!(run.environment)),
         "retry": arguments.retry.map(|retry| format!("{retry:?}").to_lowercase()),
         "processors": run.machine.logical_cores,
+        "tree": run.provenance().tree,
         "host": host,
     });
     for set in sets.each() {

@@ -344,7 +344,7 @@ pub(super) fn facts(
     let machine = Machine::this();
     let private =
         Abbreviations::new(tree.comparison.root.as_deref().or(Some(&workspace)), std::env::home_dir());
-    let heard = Heard { own: &hello, reference };
+    let heard = Heard { own: &hello, reference, backend };
     let key = key::key(arguments, resolved, &executable, heard, (&machine, &private), factor);
     let folder = match arguments.target() {
         Target::All(models) => Some(key::place(&models, &private)),

@@ -161,3 +161,41 @@ fn measured(rows: &[AnyRow]) -> Measured {
         .map(|identity| (identity.checkpoint.model.clone(), identity.workload.prompt_requested_len))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of the golden set, and the names and lengths of its valid ones.
+    fn golden() -> Result<(Vec<AnyRow>, Measured), Box<dyn std::error::Error>> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/tests/golden/rows_v3.csv");
+        let rows = mlxcel_reports::wire::read_rows(&path)?;
+        let valid = measured(&rows);
+        if valid.is_empty() {
+            return Err("no valid row".into());
+        }
+        Ok((rows, valid))
+    }
+
+    fn after(measured: Measured) -> Previous {
+        let sweep = Sweep { path: "cpu_x.csv".into(), started_at: Timestamp::UNIX_EPOCH, measured };
+        Previous { sweeps: vec![sweep], seconds: BTreeMap::new() }
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_gone_is_missed_though_another_came() -> Result<(), Box<dyn std::error::Error>> {
+        let (rows, valid) = golden()?;
+        assert_eq!(after(valid.clone()).more_than(&rows, &[512]), None);
+        // As many then as now, of which one is another.
+        let mut other = valid.clone();
+        let first = other.pop_first().ok_or("no valid row")?;
+        other.insert(("gone".to_owned(), first.1));
+        let said = after(other).more_than(&rows, &[512]).unwrap_or_default();
+        assert!(said.contains("and not in this one: gone;"), "{said}");
+        let at_another_length: Measured = [("gone".to_owned(), Some(9))].into();
+        assert_eq!(after(at_another_length.clone()).more_than(&rows, &[512]), None);
+        let said = after(at_another_length).more_than(&rows, &[9, 512]).unwrap_or_default();
+        assert!(said.contains("gone at 9;"), "{said}");
+        Ok(())
+    }
+}

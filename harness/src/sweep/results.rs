@@ -42,7 +42,16 @@ impl Results {
 
     /// Goes on with the files of a run that did not come to its end.
     pub(super) fn resume(path: &Path) -> anyhow::Result<Self> {
-        let Resumed { set, rows, lost } = ResultSet::resume(path).map_err(|error| match error {
+        Self::resumed(ResultSet::resume(path))
+    }
+
+    /// The same with those of a set beside one that did not come to its end, which may have come to its own.
+    pub(super) fn reopen(path: &Path) -> anyhow::Result<Self> {
+        Self::resumed(ResultSet::reopen(path))
+    }
+
+    fn resumed(resumed: Result<Resumed, StoreError>) -> anyhow::Result<Self> {
+        let Resumed { set, rows, lost } = resumed.map_err(|error| match error {
             // Nothing was touched, and nothing was measured.
             StoreError::InUse { .. } => {
                 anyhow::Error::from(EndsWith(Exit::Refused, format!("refused: {error}")))

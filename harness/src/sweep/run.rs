@@ -87,6 +87,9 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
     };
     let heard = (hello, reference.as_ref().map(|reference| &reference.hello));
     let mut run = facts(arguments, &resolved, executable, tree, heard, backend, factor);
+    if !arguments.roster.plan {
+        sets::nobody_else_writes(&arguments.out, run.machine.host_id.as_deref())?;
+    }
     let resumed = match &arguments.resume {
         Some(named) if !arguments.roster.plan => {
             resume::find(&arguments.out, named.as_deref(), &run.key, arguments.retry)?

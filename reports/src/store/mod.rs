@@ -17,7 +17,7 @@ pub use error::StoreError;
 pub use name::{FileName, SetKind};
 pub(crate) use read::{Beside, beside, read_provenance};
 pub use read::{Completeness, OpenError, ResultFile, open, read_all_samples, read_samples};
-pub use resume::{Resumed, resumable};
+pub use resume::{Resumed, being_written, resumable};
 pub use samples::{StoredSample, parse as parse_sample};
 pub(crate) use write::sha256_of;
 pub use write::{Finished, ResultSet};

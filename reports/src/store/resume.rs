@@ -47,6 +47,15 @@ pub fn resumable(folder: &Path) -> Vec<(PathBuf, Provenance)> {
     found
 }
 
+/// The result sets of a folder that a process is writing now, by their CSV files and with what their provenance says.
+pub fn being_written(folder: &Path) -> Vec<(PathBuf, Provenance)> {
+    let written = |path: &Path| {
+        let held = OpenOptions::new().read(true).append(true).open(path).map(|file| lock(&file, path));
+        matches!(held, Ok(Err(StoreError::InUse { .. })))
+    };
+    resumable(folder).into_iter().filter(|(path, _)| written(path)).collect()
+}
+
 /// Where a file of this kind is.
 fn existing(place: &Place, kind: &str) -> Option<Stage> {
     [place.stage, Stage::Unfinished, Stage::Partial, Stage::Complete]
@@ -63,6 +72,15 @@ impl ResultSet {
         if place.stage == Stage::Complete {
             return Err(StoreError::AlreadyComplete { path: path.to_owned() });
         }
+        Self::reopen(path)
+    }
+
+    /// Goes on with the set of this CSV file, also with one that came to its end: for sets that lie beside another which did
+    /// not.
+    pub fn reopen(path: &Path) -> Result<Resumed, StoreError> {
+        let unreadable =
+            |source: OpenError| StoreError::Unresumable { path: path.to_owned(), source: Box::new(source) };
+        let place = Place::of(path).map_err(unreadable)?;
         let reading = |source| StoreError::Read { path: path.to_owned(), source };
         let csv = OpenOptions::new().read(true).append(true).open(path).map_err(reading)?;
         lock(&csv, path)?;
