@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    Bench, HEAR, Outcome, cell, failed, generated, good, good_rest, hello, loaded, rows, stderr,
+    Bench, HEAR, Outcome, by_name, cell, failed, generated, good, good_rest, hello, loaded, rows, stderr,
     telling_warmup,
 };
 use mlxcel_reports::row::{AnyRow, Row};
@@ -23,15 +23,6 @@ fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
         bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
     }
     Ok(())
-}
-
-fn by_name(cases: &[(&str, &str)], other: &str) -> String {
-    let cases: String = cases.iter().map(|(name, script)| format!("*/{name}*) {script} ;;\n")).collect();
-    format!(
-        "{}{HEAR}answered=$request\nread() {{ if [ -n \"$answered\" ]; then request=$answered; answered=; else command read -r request; fi; }}\n\
-         case \"$request\" in\n{cases}*) {other} ;; esac\n",
-        hello()
-    )
 }
 
 fn wait_for(path: &Path) -> Outcome {

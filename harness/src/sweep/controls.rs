@@ -167,7 +167,7 @@ impl Controls {
     /// says nothing of the host, and the rows before it wait for the next.
     pub(super) fn control(&mut self, row: &AnyRow) -> Seen {
         let Some(rates) = rates(row) else {
-            self.unusable = Some(one_line(&row.status().to_string()));
+            self.unusable = Some(one_line(row.status()));
             self.failed_at_first = self.failed_at_first.saturating_add(u32::from(self.last.is_none()));
             return Seen::Nothing;
         };

@@ -97,9 +97,14 @@ impl NoReferences {
 
 /// A row of the reference whose partner was measured again, and that has no successor: it is none to compare with any more,
 /// and says why. Nothing where the pair has no such row.
-pub(super) fn withdraw(set: &mut Results, path: &str, requested: u64, why: &str) -> anyhow::Result<()> {
-    let Some(old) = set.find(path, requested) else { return Ok(()) };
-    let seat = set.seat(path, requested);
+pub(super) fn withdraw(
+    references: &mut Results,
+    path: &str,
+    requested: u64,
+    why: &str,
+) -> anyhow::Result<()> {
+    let Some(old) = references.find(path, requested) else { return Ok(()) };
+    let seat = references.seat(path, requested);
     let mut identity = old.identity().clone();
     identity.run.started_at = jiff::Timestamp::now();
     identity.conditions.attempts = seat.attempt(true);
@@ -108,5 +113,5 @@ pub(super) fn withdraw(set: &mut Results, path: &str, requested: u64, why: &str)
     let detail =
         format!("our own row was measured again, and no reference row came of that: {why}; {}", seat.words());
     let row = Row::excluded(identity, None, Rule::Inconclusive, detail, &[]);
-    set.put(row.into(), Vec::new())
+    references.put(row.into(), Vec::new())
 }

@@ -52,7 +52,7 @@ pub(super) fn places(places: Vec<Place>, wanted: &Wanted<'_>) -> anyhow::Result<
     }
     let (asked, others): (Vec<&AnyRow>, Vec<&AnyRow>) =
         rows.into_iter().partition(|row| wanted.lengths.contains(&length(row)));
-    let named = |rows: &[&AnyRow]| {
+    let listed = |rows: &[&AnyRow]| {
         let names: Vec<String> =
             rows.iter().map(|row| format!("{} at {}", one_line(model(row)), length(row))).collect();
         names.join(", ")
@@ -60,13 +60,13 @@ pub(super) fn places(places: Vec<Place>, wanted: &Wanted<'_>) -> anyhow::Result<
     if asked.is_empty() && !others.is_empty() {
         return refused(format!(
             "the rows to measure again in {file} have other prompt lengths ({}): give them with --prompt-tokens",
-            named(&others)
+            listed(&others)
         ));
     }
     if !others.is_empty() {
         complain(&format!(
             "left out of the rerun, since --prompt-tokens does not name their length: {}",
-            named(&others)
+            listed(&others)
         ));
     }
     let name = wanted.file.file_name().unwrap_or_default().to_string_lossy();
