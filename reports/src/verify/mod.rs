@@ -15,6 +15,7 @@ mod json_lines;
 mod markdown;
 mod provenance;
 mod report;
+mod roster;
 mod rows;
 mod samples;
 mod set;
