@@ -10,6 +10,7 @@ use mlxcel_reports::row::{
 };
 use mlxcel_reports::status::{Exclusion, Rule};
 
+use super::attempts::Seat;
 use super::foresight::Foresight;
 use super::guards;
 use super::judge::{Judged, join};
@@ -32,7 +33,7 @@ pub(super) struct Making<'a> {
     pub(super) place: &'a Place,
     pub(super) cell: &'a Cell,
     pub(super) task: &'a Task,
-    pub(super) order_index: u32,
+    pub(super) seat: &'a Seat,
     pub(super) started_at: Timestamp,
     /// Time since the host was started, at that moment.
     pub(super) uptime_s: Option<u64>,
@@ -55,6 +56,7 @@ impl Making<'_> {
     pub(super) fn unmeasured(&self, exclusion: Exclusion, detail: &str) -> AnyRow {
         let mut identity = self.identity(None);
         identity.conditions.memory = self.memory(None);
+        identity.conditions.attempts = self.seat.attempt(false);
         self.excluded(identity, None, exclusion, detail, &[])
     }
 
@@ -120,7 +122,7 @@ impl Making<'_> {
             self.runtime,
             self.place,
             (self.task, self.cell),
-            self.order_index,
+            self.seat.order_index,
             self.started_at,
             session,
         )
@@ -128,7 +130,8 @@ impl Making<'_> {
 
     /// What is private is abbreviated; what holds for every row is said in each.
     fn detail(&self, detail: &str) -> String {
-        let detail = join(detail, self.cell.remark.as_deref().unwrap_or_default());
+        let detail = join(detail, &self.seat.words());
+        let detail = join(&detail, self.cell.remark.as_deref().unwrap_or_default());
         let detail = self.run.private.text(&detail);
         self.remarks.iter().fold(detail, |text, remark| join(&text, remark))
     }
@@ -153,7 +156,7 @@ impl Making<'_> {
             },
             control: Control::default(),
             limits: Limits::default(),
-            attempts: None,
+            attempts: self.seat.attempt(true),
         }
     }
 

@@ -3,7 +3,7 @@
 //! - `MLXCEL_CPU_KERNELS`: `0` leaves everything on a processor to MLX's own operations.
 //! - `MLXCEL_CUDA_KERNELS`: `0` does so on an NVIDIA GPU.
 //! - `MLXCEL_QMV_WIDE`: `0` computes small products row by row, `1` (the default) all rows in one pass.
-//! - `MLXCEL_CPU_ISA`: `avx512vnni`, `avx512`, `avx2` or `portable` instead of the best that the processor has.
+//! - `MLXCEL_CPU_ISA`: `avx512vnni`, `avx512`, `avx2`, `neon` or `portable` instead of the best that the processor has.
 
 use crate::kernels::cuda::facts;
 use crate::version::Backend;
