@@ -1,20 +1,15 @@
 //! What a worker's answers are worth: a valid measurement, or why not.
 //!
-//! The evidence is what the worker said, how it ended and what the kernel counted. Limits that hold for every
+//! The evidence is what the worker said; how it ended where it did not say all is `cause`'s. Limits that hold for every
 //! result (prompt and generation length, times that run) are `reports`' and are checked when the row is made.
 
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::row::Figures;
-use mlxcel_reports::status::{Exclusion, Fail, Rule, Skip};
+use mlxcel_reports::status::{Exclusion, Rule};
 
-use crate::text::{bytes, duration, tail};
-use crate::worker::child::Ending;
-use crate::worker::evidence::says_out_of_memory;
-use crate::worker::protocol::{Failure, FailureKind, Generated, Stage};
+use super::cause::{bad_end, explain};
+use crate::worker::protocol::{Generated, Stage};
 use crate::worker::session::{Cut, Session, Task};
-
-/// How much of a worker's stderr goes into a row.
-const STDERR_IN_DETAIL: usize = 300;
 
 /// What became of a checkpoint.
 #[derive(Debug)]
@@ -26,7 +21,7 @@ pub enum Verdict {
 }
 
 /// What a row is to say.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Judged {
     /// Why the row is not valid; `None` where nothing speaks against it.
     pub exclusion: Option<Exclusion>,
@@ -56,17 +51,11 @@ impl Limits {
 pub fn judge(task: &Task, session: &Session, limits: &Limits) -> Verdict {
     let (samples, unusable) = usable(&session.generated);
     let (exclusion, detail, bad_input) = match &session.cut {
-        None => conclude(task, session, unusable),
-        Some((Stage::Finish, Cut::Failed(_) | Cut::Died | Cut::TimedOut(_) | Cut::Garbled(_)))
+        None => after_all_answers(task, session, unusable, None),
+        Some((Stage::Finish, cut @ (Cut::Failed(_) | Cut::Died | Cut::TimedOut(_) | Cut::Garbled(_))))
             if session.generated.len() == task.reps as usize =>
         {
-            // All answers were in: how the process then ended does not change them, but is told.
-            let (exclusion, detail, bad_input) = conclude(task, session, unusable);
-            let ended = format!(
-                "after its last answer the worker did not end well{}",
-                ending_note(session.ending.as_ref())
-            );
-            (exclusion, join(&detail, &ended), bad_input)
+            after_all_answers(task, session, unusable, Some(cut))
         }
         Some((_, Cut::Interrupted)) => return Verdict::Interrupted,
         Some((stage, cut)) => {
@@ -80,6 +69,18 @@ pub fn judge(task: &Task, session: &Session, limits: &Limits) -> Verdict {
         (exclusion, _) => (exclusion, detail),
     };
     Verdict::Row(Judged { exclusion, detail, samples, bad_input })
+}
+
+/// All answers were in: how the process then ended does not change them, but is told.
+fn after_all_answers(
+    task: &Task,
+    session: &Session,
+    unusable: Option<String>,
+    cut: Option<&Cut>,
+) -> Conclusion {
+    let (exclusion, detail, bad_input) = conclude(task, session, unusable);
+    let ended = bad_end(cut, session.ending.as_ref()).unwrap_or_default();
+    (exclusion, join(&detail, &ended), bad_input)
 }
 
 /// Why repetitions differ too much, if they do.
@@ -135,6 +136,9 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
                 format!("{}: {generated} of {} tokens were generated", name(rep), task.max_tokens),
             );
         }
+        if let Some(why) = ended_early(task, one) {
+            return invalid(Rule::ShortGeneration, format!("{}: {why}", name(rep)));
+        }
         if generated > task.max_tokens {
             let detail = format!(
                 "{}: {generated} tokens were generated where {} were asked for",
@@ -175,6 +179,18 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
     (None, token_note(session).unwrap_or_default(), false)
 }
 
+/// Why a generation ended by something else than its length, where that cannot be: then what it says of its length is not to
+/// be believed either.
+fn ended_early(task: &Task, one: &Generated) -> Option<String> {
+    match one.sample.finish.as_deref()? {
+        "stopped" => Some("it was stopped before it came to its end".to_owned()),
+        "eos" if task.suppress_eos => Some(
+            "it ended with an end-of-sequence token, which was to be suppressed (finish is eos)".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
 /// Greedy generations of one prompt should agree; that they do not is no fault of the times, but is told.
 fn token_note(session: &Session) -> Option<String> {
     let (first, rest) = session.generated.split_first()?;
@@ -190,97 +206,8 @@ fn token_note(session: &Session) -> Option<String> {
     })
 }
 
-fn explain(
-    stage: Stage,
-    cut: &Cut,
-    ending: Option<&Ending>,
-    memory_bytes: Option<u64>,
-) -> (Exclusion, String, bool) {
-    let fail = |fail: Fail, detail: String| (fail.into(), detail, false);
-    match cut {
-        Cut::NotStarted(error) => fail(Fail::Crash, format!("the worker could not be started: {error}")),
-        Cut::Failed(failure) => failed(failure),
-        Cut::Died => died(stage, ending, memory_bytes),
-        Cut::TimedOut(limit) => {
-            let detail = format!(
-                "the {} took longer than {} and was ended (--timeout)",
-                stage.name(),
-                duration(*limit)
-            );
-            fail(Fail::Timeout, join(&detail, &stderr_note(ending)))
-        }
-        Cut::Garbled(reason) => fail(
-            Fail::NoOutput,
-            join(&format!("during the {}: {reason}", stage.name()), &stderr_note(ending)),
-        ),
-        Cut::Interrupted => fail(Fail::Crash, "the harness was told to stop".to_owned()),
-    }
-}
-
-fn failed(failure: &Failure) -> (Exclusion, String, bool) {
-    let exclusion = match (failure.kind, failure.stage) {
-        (FailureKind::OutOfMemory, _) => Skip::Oom.into(),
-        (FailureKind::NotComparable, _) => Rule::Inconclusive.into(),
-        (_, Stage::Start | Stage::Load) => Fail::Load.into(),
-        (_, Stage::Warmup) => Fail::Warmup.into(),
-        (_, Stage::Bench | Stage::Finish) => Fail::Bench.into(),
-    };
-    (exclusion, failure.message.clone(), failure.kind == FailureKind::BadInput)
-}
-
-/// A process that died says nothing; its exit, the kernel and its stderr do.
-fn died(stage: Stage, ending: Option<&Ending>, memory_bytes: Option<u64>) -> (Exclusion, String, bool) {
-    const KILL: i32 = 9;
-    const ABORT: i32 = 6;
-    let Some(ending) = ending else {
-        return (Fail::Crash.into(), format!("the worker ended during the {}", stage.name()), false);
-    };
-    let what = format!("the worker ended with {} during the {}", ending.describe(), stage.name());
-    let (exclusion, remark): (Exclusion, String) = match (ending.signal(), ending.oom_kills) {
-        (Some(KILL), Some(1..)) => {
-            (Skip::Oom.into(), "the kernel counted a kill for want of memory".to_owned())
-        }
-        // An allocator that gives up says so and aborts. The words alone could be anybody's.
-        (Some(ABORT), _) if says_out_of_memory(&ending.stderr) => {
-            (Skip::Oom.into(), "its allocator had no memory left and aborted".to_owned())
-        }
-        (Some(KILL), Some(0)) => (
-            Fail::Crash.into(),
-            "the kernel counted no kill for want of memory: killed from outside".to_owned(),
-        ),
-        (Some(KILL), None)
-            if ending.peak_memory_bytes.zip(memory_bytes).is_some_and(|(most, limit)| most >= limit) =>
-        {
-            (
-                Skip::Oom.into(),
-                "the kernel tells no count of kills, and its memory was at the limit".to_owned(),
-            )
-        }
-        (Some(KILL), None) => (
-            Fail::Crash.into(),
-            "whether for want of memory cannot be told, since the kernel's count cannot be read".to_owned(),
-        ),
-        (None, _) if ending.status.is_some_and(|status| status.success()) => {
-            (Fail::NoOutput.into(), String::new())
-        }
-        _ => (Fail::Crash.into(), String::new()),
-    };
-    let most = ending.peak_memory_bytes.map(|most| format!("its memory was {} at most", bytes(most)));
-    let remark = join(&remark, &most.unwrap_or_default());
-    (exclusion, join(&join(&what, &remark), &stderr_note(Some(ending))), false)
-}
-
 fn name(rep: u32) -> String {
     if rep == 0 { "warm-up".to_owned() } else { format!("repetition {rep}") }
-}
-
-fn ending_note(ending: Option<&Ending>) -> String {
-    ending.map(|ending| format!(" ({})", ending.describe())).unwrap_or_default()
-}
-
-fn stderr_note(ending: Option<&Ending>) -> String {
-    let said = ending.map(|ending| tail(&ending.stderr, STDERR_IN_DETAIL)).unwrap_or_default();
-    if said.is_empty() { said } else { format!("it said: {said}") }
 }
 
 pub(super) fn join(one: &str, other: &str) -> String {
@@ -294,7 +221,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::worker::protocol::Prompt;
+    use crate::worker::child::Ending;
+    use crate::worker::evidence::OomKills;
+    use crate::worker::protocol::{Failure, FailureKind, Prompt};
 
     const LIMITS: Limits = Limits { max_spread_pct: 4.0, memory_bytes: Some(6_000_000) };
 
@@ -345,12 +274,13 @@ mod tests {
         generated(0, &[5, 6, 7])
     }
 
-    fn ended(raw: i32, stderr: &str, oom_kills: Option<u64>) -> Ending {
+    fn ended(raw: i32) -> Ending {
         Ending {
             status: Some(ExitStatus::from_raw(raw)),
-            stderr: stderr.to_owned(),
-            oom_kills,
+            stderr: String::new(),
+            oom_kills: OomKills { group: Some(0), system: Some(0) },
             peak_memory_bytes: Some(5_000_000),
+            by_us: false,
         }
     }
 
@@ -416,39 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_is_for_memory_only_on_evidence() {
-        let killed = |oom_kills| verdict(&session(Some((Stage::Load, Cut::Died)), ended(9, "", oom_kills))).0;
-        assert_eq!(killed(Some(1)), "SKIP:oom");
-        assert_eq!(killed(Some(0)), "FAIL:crash");
-        assert_eq!(killed(None), "FAIL:crash");
-        // Where nothing is counted, the memory that it had says whether it ran out of it.
-        let large = Ending { peak_memory_bytes: Some(6_000_000), ..ended(9, "", None) };
-        assert_eq!(verdict(&session(Some((Stage::Load, Cut::Died)), large)).0, "SKIP:oom");
-        let counted = Ending { peak_memory_bytes: Some(6_000_000), ..ended(9, "", Some(0)) };
-        assert_eq!(verdict(&session(Some((Stage::Load, Cut::Died)), counted)).0, "FAIL:crash");
-    }
-
-    #[test]
-    fn an_abort_for_want_of_memory_is_told_by_its_words() {
-        let aborted = |stderr| verdict(&session(Some((Stage::Bench, Cut::Died)), ended(6, stderr, Some(0))));
-        assert_eq!(aborted("terminate called: std::bad_alloc").0, "SKIP:oom");
-        let (status, detail) = aborted("assertion failed");
-        assert_eq!(status, "FAIL:crash");
-        assert!(detail.contains("SIGABRT") && detail.contains("assertion failed"), "{detail}");
-    }
-
-    #[test]
-    fn words_of_want_of_memory_alone_are_no_evidence_of_it() {
-        let said = "python: cannot allocate memory in the log of somebody else";
-        for raw in [1 << 8, 11, 15] {
-            let (status, detail) =
-                verdict(&session(Some((Stage::Bench, Cut::Died)), ended(raw, said, Some(0))));
-            assert_eq!(status, "FAIL:crash", "{detail}");
-            assert!(detail.contains("5.0 MB at most"), "{detail}");
-        }
-    }
-
-    #[test]
     fn repetitions_that_spread_too_far_are_invalid_with_all_their_samples() {
         let mut uneven = session(None, None);
         if let Some(one) = uneven.generated.last_mut() {
@@ -481,6 +378,30 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_generation_that_says_it_ended_early_is_not_believed() {
+        let stop = Task { suppress_eos: false, ..task() };
+        let all = |finish: &str| {
+            let mut said = session(None, None);
+            for one in said.warmup.iter_mut().chain(&mut said.generated) {
+                one.sample.finish = Some(finish.to_owned());
+            }
+            said
+        };
+        for (finish, suppressed, not) in [
+            ("length", "", ""),
+            ("eos", "INVALID:short_generation", ""),
+            ("stopped", "INVALID:short_generation", "INVALID:short_generation"),
+        ] {
+            assert_eq!(verdict(&all(finish)).0, suppressed, "{finish}");
+            let allowed = match judge(&stop, &all(finish), &LIMITS) {
+                Verdict::Row(judged) => judged.exclusion.map(|exclusion| exclusion.to_string()),
+                Verdict::Interrupted => None,
+            };
+            assert_eq!(allowed.unwrap_or_default(), not, "{finish}, where an end of sequence may end it");
+        }
+    }
+
+    #[test]
     fn each_kind_of_end_has_its_status() {
         let failure = |stage, kind| Cut::Failed(Failure { stage, kind, message: "why".to_owned() });
         for (stage, cut, raw, expected) in [
@@ -496,13 +417,13 @@ mod tests {
             (Stage::Bench, Cut::Interrupted, 9, "interrupted"),
         ] {
             let words = format!("{cut:?}");
-            assert_eq!(verdict(&session(Some((stage, cut)), ended(raw, "", Some(0)))).0, expected, "{words}");
+            assert_eq!(verdict(&session(Some((stage, cut)), ended(raw))).0, expected, "{words}");
         }
     }
 
     #[test]
     fn a_bad_end_after_the_last_answer_is_told_but_valid() {
-        let (status, detail) = verdict(&session(Some((Stage::Finish, Cut::Died)), ended(11, "", Some(0))));
+        let (status, detail) = verdict(&session(Some((Stage::Finish, Cut::Died)), ended(11)));
         assert_eq!(status, "");
         assert!(detail.contains("SIGSEGV"), "{detail}");
     }

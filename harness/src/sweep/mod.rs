@@ -4,6 +4,9 @@
 //! row after another, [`judge`] decides what a worker's answers are worth, `record` fills the rows, `guards` refuses before
 //! anything is measured. Files are the `reports` crate's business.
 
+mod aliases;
+mod band;
+mod cause;
 mod conduct;
 mod controls;
 mod cooldown;

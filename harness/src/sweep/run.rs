@@ -13,10 +13,11 @@ use mlxcel_reports::status::Status;
 use mlxcel_reports::store::{Completeness, FileName, Finished, SetKind};
 use serde_json::{Value, json};
 
+use super::band::told_band;
 use super::conduct::{Conductor, Item, LeftOff, ReferenceRun, State};
 use super::controls::{Controls, DEFAULT_EVERY, FEWEST_ROWS};
 use super::cooldown::Waits;
-use super::ending::{exit_of, nothing_valid};
+use super::ending::{exit_beside, exit_of, no_reference_rows, nothing_valid, without_reference};
 use super::foresight::{Foresight, NO_VISION};
 use super::guards;
 use super::host_watch::{HostWatch, Looking, noise_floor_pct};
@@ -190,13 +191,14 @@ impl Sweep<'_> {
             control: control.as_ref().map(|(place, cell, _)| (place.as_place(&self.resolved), cell.clone())),
         };
         let every = control.as_ref().map(|(_, _, every)| *every);
-        let controls = Controls::new(every, floor);
+        let band = told_band(self.arguments.roster.control_band, floor, every.is_some());
+        let controls = Controls::new(every, band);
         let mut sets = self.sets(every, &controls)?;
         sets.main.set_setting("host", host.at_begin())?;
         let gemm = RefCell::new(None);
         // What is to cool is what computes.
         let kernel = || match self.run.backend {
-            Backend::Cpu => gemm.borrow_mut().get_or_insert_with(gemm::Kernel::new).control_rate(),
+            Backend::Cpu => gemm.borrow_mut().get_or_insert_with(gemm::Kernel::new).as_mut()?.control_rate(),
             Backend::Cuda | Backend::Metal => {
                 let memory = self.run.machine.device_memory_bytes(self.run.backend);
                 let found =
@@ -228,6 +230,7 @@ impl Sweep<'_> {
     ) -> anyhow::Result<Exit> {
         let concluded = outcome.and_then(|left_off| Self::conclude(&left_off, &mut state.sets));
         let rows = state.sets.main.rows();
+        let reference = state.sets.reference.as_ref().map(super::results::Results::rows);
         let (completeness, finished, exit) = match concluded {
             Ok(concluded) => concluded,
             Err(error) => {
@@ -235,7 +238,7 @@ impl Sweep<'_> {
                     // What was measured is shown even when it cannot be kept.
                     let reason = Some(told(&error));
                     let partial = Completeness::Partial { reason, torn: false };
-                    if let Err(also) = self.show(&rows, &partial) {
+                    if let Err(also) = self.show(&rows, reference.as_deref(), &partial) {
                         complain(&format!("error: {}", told(&also)));
                     }
                 }
@@ -246,7 +249,7 @@ impl Sweep<'_> {
             complain("interrupted before the first row; nothing was written");
             return Ok(exit);
         }
-        self.show(&rows, &completeness)?;
+        self.show(&rows, reference.as_deref(), &completeness)?;
         for finished in &finished {
             let rows = if finished.rows == 1 { "1 row" } else { &format!("{} rows", finished.rows) };
             complain(&format!("wrote {} ({rows}), its samples and its provenance", finished.csv.display()));
@@ -256,6 +259,11 @@ impl Sweep<'_> {
             return Ok(exit);
         }
         if let Some(why) = nothing_valid(&rows) {
+            complain(&why);
+        }
+        if let Some(why) =
+            reference.and_then(|reference| no_reference_rows(&without_reference(&rows, &reference)))
+        {
             complain(&why);
         }
         Ok(self.held_against(previous, &rows, exit))
@@ -280,8 +288,13 @@ impl Sweep<'_> {
     fn conclude(left_off: &LeftOff, sets: &mut Sets) -> anyhow::Result<(Completeness, Vec<Finished>, Exit)> {
         match left_off {
             LeftOff::AtTheEnd => {
-                let statuses: Vec<Status> = sets.main.rows().iter().map(AnyRow::status).collect();
-                Ok((Completeness::Complete, sets.complete()?, exit_of(&statuses)))
+                let rows = sets.main.rows();
+                let own = exit_of(&rows.iter().map(AnyRow::status).collect::<Vec<Status>>());
+                let exit =
+                    sets.reference.as_ref().map(super::results::Results::rows).map_or(own, |reference| {
+                        exit_beside(own, &reference, &without_reference(&rows, &reference))
+                    });
+                Ok((Completeness::Complete, sets.complete()?, exit))
             }
             LeftOff::Interrupted(left) => {
                 let reason = format!("interrupted; not measured: {}", left.join(", "));
@@ -422,10 +435,31 @@ impl Sweep<'_> {
         }
     }
 
-    fn show(&self, rows: &[AnyRow], completeness: &Completeness) -> anyhow::Result<()> {
+    /// The rows, and those of the reference where there is one.
+    fn show(
+        &self,
+        rows: &[AnyRow],
+        reference: Option<&[AnyRow]>,
+        completeness: &Completeness,
+    ) -> anyhow::Result<()> {
         let text = match self.arguments.format {
-            Format::Table => render::terminal::table(rows, completeness, terminal_width()),
-            Format::Json => serde_json::to_string_pretty(&render::json::document(rows, completeness))?,
+            Format::Table => {
+                let table = |rows: &[AnyRow]| render::terminal::table(rows, completeness, terminal_width());
+                match (reference, &self.reference) {
+                    (Some(theirs), Some(ReferenceRun { hello, .. })) if !theirs.is_empty() => {
+                        let version = hello.runtime.version.as_deref().unwrap_or("unknown");
+                        format!("{}\nthe reference, {version}:\n{}", table(rows), table(theirs))
+                    }
+                    _ => table(rows),
+                }
+            }
+            Format::Json => {
+                let mut document = render::json::document(rows, completeness);
+                if let Some(reference) = reference {
+                    document["reference_rows"] = json!(render::json::rows(reference));
+                }
+                serde_json::to_string_pretty(&document)?
+            }
         };
         say(&text).context("the results cannot be printed to stdout; they are in the result files")
     }
