@@ -280,8 +280,31 @@ fn a_second_sweep_cannot_resume_what_another_is_writing() -> Outcome {
     let said = stderr(&output);
     child.kill()?;
     child.wait()?;
-    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("is being written by another sweep"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_second_sweep_into_the_same_folder_waits_for_the_end_of_the_first() -> Outcome {
+    let bench = Bench::new()?;
+    checkpoints(&bench, &["first", "slow"])?;
+    let mark = bench.path("mark");
+    let script = depending_on("slow", &format!("touch {}; sleep 600", mark.display()), &good_rest(1));
+    let mut child =
+        bench.sweep(&script, &["all", "--reps", "1"])?.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    wait_for(&mark)?;
+    let before = bench.files()?;
+    let output = bench.sweep(&good(1), &["models/first", "--reps", "1"])?.output()?;
+    let said = stderr(&output);
+    let elsewhere = bench.path("elsewhere").to_string_lossy().into_owned();
+    let other = bench.sweep(&good(1), &["models/first", "--reps", "1", "--out", &elsewhere])?.output()?;
+    child.kill()?;
+    child.wait()?;
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("is being written by another sweep"), "{said}");
+    assert_eq!(bench.files()?, before);
+    assert_eq!(rows(&other)?.len(), 1, "{}", stderr(&other));
     Ok(())
 }
 
@@ -404,7 +427,10 @@ fn fewer_checkpoints_than_in_the_last_sweep_of_this_host_end_badly() -> Outcome 
     assert!(fs::read_to_string(&provenance)?.contains("\"complete\": true"));
     let output = bench.sweep(&good(1), &["all", "--reps", "1"])?.output()?;
     let said = stderr(&output);
-    assert!(said.contains("fewer checkpoints than last time") && said.contains("missing: x"), "{said}");
+    assert!(
+        said.contains("fewer checkpoints than last time") && said.contains("and not in this one: x;"),
+        "{said}"
+    );
     assert_ne!(output.status.code(), Some(0));
     let output = bench.sweep(&good(1), &["all", "--reps", "1", "--allow-fewer"])?.output()?;
     assert!(stderr(&output).contains("note: fewer"), "{}", stderr(&output));

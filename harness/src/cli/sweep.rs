@@ -6,10 +6,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 
 /// Arguments of `sweep`.
 #[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("again").args(["resume", "rerun"]).multiple(true)))]
 #[command(after_help = "\
 Exit codes: 0 every measured row is valid; 1 a row of ours or of the reference failed, is invalid or missing, or fewer checkpoints were measured than in the last sweep \
 of this host; 2 refused before measuring (the executable is not built from the working tree, or what is to be resumed is another \
@@ -60,8 +61,9 @@ pub struct SweepArgs {
     /// executable, workload and host.
     #[arg(long, value_name = "CSV", num_args = 0..=1, require_equals = true)]
     pub resume: Option<Option<PathBuf>>,
-    /// With --resume, also measure finished rows of this kind again.
-    #[arg(long, value_name = "ROWS", value_enum, requires = "resume")]
+    /// With --resume, also measure finished rows of this kind again; with --rerun, measure these [default there: failed and
+    /// invalid ones].
+    #[arg(long, value_name = "ROWS", value_enum, requires = "again")]
     pub retry: Option<Retry>,
     /// Measure the same checkpoints with this runtime too, in turn, with the same token ids: `mlx-lm`, or
     /// `mlx-lm=PYTHON` with the interpreter that has it.
@@ -112,9 +114,9 @@ pub struct RosterArgs {
     /// Also start what ran out of memory before on this host, with this executable and these settings.
     #[arg(long)]
     pub ignore_oom_record: bool,
-    /// Measure only the checkpoints of which this result file holds a row that is invalid or failed, in a result
+    /// Measure only the rows of this result file that are invalid or failed (--retry names others), in a result
     /// set of their own.
-    #[arg(long, value_name = "CSV", conflicts_with = "resume")]
+    #[arg(long, value_name = "CSV")]
     pub rerun: Option<PathBuf>,
     /// Accept that fewer checkpoints are measured than in the last sweep of this host.
     #[arg(long)]
@@ -188,7 +190,9 @@ pub enum Retry {
     Failed,
     /// Those that are invalid, as after a control row that moved.
     Invalid,
-    /// Both.
+    /// Those that were skipped for something that may have changed: want of weights or memory.
+    Skipped,
+    /// All of these.
     All,
 }
 

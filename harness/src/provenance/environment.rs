@@ -40,6 +40,28 @@ const SINGLE: [&str; 13] = [
 /// Words in names whose values are nobody's business.
 const SECRET: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY"];
 
+/// Of those that matter, the ones that change no measurement: where things lie, what is waited for, what is printed. The
+/// interpreter of a reference is told by what it says of itself.
+const COMPUTE_NOTHING: [&str; 8] = [
+    "BENCHMARKS_DIR",
+    "BENCH_ALLOW_STALE_BINARY",
+    "INDEXER_EXTRA_NAMES",
+    "MLXCEL_BENCH_IGNORE_OOM_RECORD",
+    "MLXCEL_CACHE_DIR",
+    "MLXLM_PYTHON",
+    "MODELS_DIR",
+    "RUST_BACKTRACE",
+];
+
+/// The variables that can change what is computed and how fast, with their values.
+pub fn that_compute(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+    let mut found = that_matter(all);
+    found.retain(|name, _| {
+        !(COMPUTE_NOTHING.contains(&name.as_str()) || name.starts_with("QUIET_") || name == "WAIT_FOR_QUIET")
+    });
+    found
+}
+
 /// The variables that matter, with their values; of what looks like a secret, only that it is set.
 pub fn that_matter(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
@@ -67,6 +89,19 @@ mod tests {
         let kept =
             of(&[("OMP_NUM_THREADS", "2"), ("HOME", "/home/x"), ("MLXCEL_CACHE_DIR", "/c"), ("USER", "x")]);
         assert_eq!(kept.keys().collect::<Vec<_>>(), ["MLXCEL_CACHE_DIR", "OMP_NUM_THREADS"]);
+    }
+
+    #[test]
+    fn what_computes_is_told_from_where_things_lie() {
+        let pairs = [
+            ("MLXCEL_CPU_KERNELS", "0"),
+            ("RAYON_NUM_THREADS", "2"),
+            ("MODELS_DIR", "/m"),
+            ("QUIET_HOLD", "9"),
+        ];
+        let kept =
+            that_compute(pairs.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
+        assert_eq!(kept.keys().collect::<Vec<_>>(), ["MLXCEL_CPU_KERNELS", "RAYON_NUM_THREADS"]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use mlxcel_reports::row::AnyRow;
 use mlxcel_reports::status::{Exclusion, Skip, Status};
 
 use super::conduct::{Conductor, Item, State};
-use super::plan::Place;
 use crate::text::complain;
 
 /// The folder that a row says was measured in its place.
@@ -66,14 +65,9 @@ impl Conductor<'_> {
                 continue;
             }
             complain(&format!("{}: {detail}", place.model));
+            let seat = state.sets.main.seat(&self.path_of(place), item.cell.requested);
             let task = self.task(place, &item.cell);
-            let making = self.making(
-                super::record::Runtime::Own,
-                place,
-                &item.cell,
-                &task,
-                row.identity().run.order_index,
-            );
+            let making = self.making(super::record::Runtime::Own, place, &item.cell, &task, &seat);
             let marked = making.unmeasured(Skip::DuplicateOf(survivor).into(), &detail);
             state.sets.main.put(marked, Vec::new())?;
         }
@@ -81,8 +75,7 @@ impl Conductor<'_> {
     }
 
     fn row_of<'b>(&self, state: &'b State<'_>, at: usize, requested: u64) -> Option<&'b AnyRow> {
-        let path = |place: &Place| self.run.private.text(&place.shown_path());
-        state.sets.main.find(&path(self.resolved.places.get(at)?), requested)
+        state.sets.main.find(&self.path_of(self.resolved.places.get(at)?), requested)
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use jiff::Timestamp;
 use mlxcel_reports::measure::Sample;
-use mlxcel_reports::row::{AnyRow, Control};
+use mlxcel_reports::row::AnyRow;
 use mlxcel_reports::status::{Exclusion, Rule, Skip, Status};
-use serde_json::json;
 
-use super::controls::{Between, Controls};
+use super::attempts::Seat;
+use super::controls::Controls;
 use super::cooldown::Waits;
 use super::foresight::Foresight;
 use super::guards;
@@ -21,6 +21,8 @@ use super::plan::{Action, Place};
 use super::prepare::{Cell, Resolved};
 use super::progress::{Aside, SweepProgress};
 use super::record::{RunFacts, Runtime};
+use super::references::{NoReference, NoReferences, withdraw};
+use super::results::Results;
 use super::resume::again;
 use super::rows::Making;
 use super::sets::Sets;
@@ -31,9 +33,6 @@ use crate::text::{complain, one_line};
 use crate::worker::child::WorkerProgram;
 use crate::worker::protocol::{Hello, Prompt};
 use crate::worker::session::{Session, Surroundings, Task, measure};
-
-/// The setting of the provenance that says why there is no row of the reference.
-const NO_REFERENCE: &str = "no_reference_row";
 
 /// A reference runtime that was heard.
 #[derive(Debug)]
@@ -63,8 +62,8 @@ pub(super) struct State<'a> {
     pub(super) waits: Waits<'a>,
     pub(super) oom: OomRecord,
     pub(super) progress: SweepProgress,
-    /// Why there is no row of the reference, by checkpoint.
-    not_rows: Vec<String>,
+    /// Rows of ours without one of the reference.
+    not_rows: NoReferences,
     measured: bool,
 }
 
@@ -84,9 +83,9 @@ pub(super) struct Item {
 }
 
 /// A measurement, before it is a row of a set.
-struct Outcome {
-    row: AnyRow,
-    samples: Vec<Sample>,
+pub(super) struct Outcome {
+    pub(super) row: AnyRow,
+    pub(super) samples: Vec<Sample>,
     session: Session,
     bad_input: bool,
     detail: String,
@@ -100,17 +99,12 @@ impl<'a> State<'a> {
         oom: OomRecord,
         progress: SweepProgress,
     ) -> Self {
-        // Of a sweep that goes on, what its first part has said.
-        let said = sets.main.setting(NO_REFERENCE).and_then(|said| said.as_array().cloned());
-        let not_rows = said.into_iter().flatten().filter_map(|why| why.as_str().map(str::to_owned)).collect();
+        let mut controls = controls;
+        // Of a sweep that goes on, what its parts before have left.
+        let rows = |set: &Option<Results>| set.as_ref().map(Results::rows).unwrap_or_default();
+        controls.go_on(&rows(&sets.control), &sets.main.rows(), &rows(&sets.reference));
+        let not_rows = NoReferences::of(&sets.main);
         Self { sets, controls, waits, oom, progress, not_rows, measured: false }
-    }
-
-    /// Whether the reference of a measured row is a row, or is known to be none. A kill between the two leaves neither: then
-    /// both are measured again, one right after the other.
-    fn has_reference(&self, model: &str, path: &str, requested: u64) -> bool {
-        let row = self.sets.reference.as_ref().and_then(|set| set.find(path, requested));
-        row.is_some() || self.not_rows.iter().any(|why| why.starts_with(&format!("{model}: ")))
     }
 }
 
@@ -126,8 +120,16 @@ impl Conductor<'_> {
 
     /// Conducts the sweep.
     pub(super) fn conduct(&self, state: &mut State<'_>) -> anyhow::Result<LeftOff> {
-        let items = Self::items(self.resolved);
+        let mut items = Self::items(self.resolved);
         self.resolved.dedup.tell();
+        self.planned_later(state, &mut items)?;
+        if !state.controls.waiting().is_empty() {
+            // Rows of the parts before are judged before anything is made of them.
+            if !self.control(state)? {
+                return Ok(LeftOff::Interrupted(vec!["the first control".to_owned()]));
+            }
+            state.measured = true;
+        }
         let all: Vec<(usize, Item)> = items.iter().cloned().enumerate().collect();
         let mut left_off = self.rows(state, &all)?;
         if matches!(left_off, LeftOff::AtTheEnd) {
@@ -154,7 +156,8 @@ impl Conductor<'_> {
                 return Ok(left());
             }
         }
-        if state.controls.due_at_end() && !self.control(state)? {
+        self.rows_of_the_gone(state)?;
+        if !self.last_control(state)? {
             return Ok(LeftOff::Interrupted(vec!["the last control".to_owned()]));
         }
         Ok(LeftOff::AtTheEnd)
@@ -163,20 +166,20 @@ impl Conductor<'_> {
     /// One row; false when the sweep was interrupted meanwhile.
     fn item(&self, state: &mut State<'_>, item: &Item, place: &Place) -> anyhow::Result<bool> {
         let dedup = &self.resolved.dedup;
-        let path = self.run.private.text(&place.shown_path());
-        let mut order_index = state.sets.main.next_index();
+        let path = self.path_of(place);
         if let Some(row) = state.sets.main.find(&path, item.cell.requested) {
+            let (pair, retry) = ((path.as_str(), item.cell.requested), self.arguments.retry);
             let done = self.reference.is_none()
                 || row.figures().is_none()
-                || state.has_reference(&place.model, &path, item.cell.requested);
+                || state.not_rows.is_settled(state.sets.reference.as_ref(), row, pair, retry);
             let orphan = self.is_orphan(state, item, row);
-            if done && !orphan && !again(row, self.arguments.retry, &state.sets.main.lost) {
+            if done && !orphan && !again(row, retry, &state.sets.main.lost) {
                 return Ok(true);
             }
-            order_index = row.identity().run.order_index;
         }
+        let seat = state.sets.main.seat(&path, item.cell.requested);
         let task = self.task(place, &item.cell);
-        let making = self.making(Runtime::Own, place, &item.cell, &task, order_index);
+        let making = self.making(Runtime::Own, place, &item.cell, &task, &seat);
         let unmeasured = |exclusion: Exclusion, detail: &str| making.unmeasured(exclusion, detail);
         let alias = dedup.measured_for(item.at, &|at| self.has_numbers(state, at, item.cell.requested));
         let row = match (&place.action, alias) {
@@ -189,7 +192,7 @@ impl Conductor<'_> {
                 if let Some((exclusion, why)) = self.foresight.forbids(folder, &item.cell, &state.oom) {
                     unmeasured(exclusion, &why)
                 } else {
-                    return self.measured_item(state, item, place, order_index);
+                    return self.measured_item(state, item, place, &seat);
                 }
             }
         };
@@ -204,24 +207,27 @@ impl Conductor<'_> {
         state: &mut State<'_>,
         item: &Item,
         place: &Place,
-        order_index: u32,
+        seat: &Seat,
     ) -> anyhow::Result<bool> {
         if state.controls.due_before_row(!state.measured) && !self.control(state)? {
             return Ok(false);
         }
         let task = self.task(place, &item.cell);
-        let Some(outcome) = self.measure(state, Runtime::Own, place, &item.cell, &task, order_index)? else {
+        let Some(outcome) = self.measure(state, Runtime::Own, place, &item.cell, &task, seat)? else {
             return Ok(false);
         };
-        if self.resolved.single && outcome.bad_input {
+        // With rows before it, what this length makes of the request is one more.
+        if self.resolved.single && outcome.bad_input && state.sets.main.rows().is_empty() {
             bail!("{}", outcome.detail);
         }
         let Outcome { row, samples, session, .. } = outcome;
         self.record_want_of_memory(state, place, &item.cell, &row, &session);
         state.measured = true;
         state.progress.ended(&summary(&row));
+        // What the reference did belongs to the row before this one.
+        state.not_rows.forget(&mut state.sets.main, &self.path_of(place), item.cell.requested)?;
         state.sets.main.put(row, samples)?;
-        state.controls.row(order_index);
+        state.controls.row(seat.order_index);
         match self.reference {
             Some(reference) => self.reference_row(state, reference, place, &item.cell, &session),
             None => Ok(true),
@@ -248,44 +254,6 @@ impl Conductor<'_> {
         }
     }
 
-    /// Measures the control; false when the sweep was interrupted meanwhile.
-    fn control(&self, state: &mut State<'_>) -> anyhow::Result<bool> {
-        let Some((place, cell)) = &self.control else { return Ok(true) };
-        let order_index = state.sets.control.as_ref().map_or(0, super::results::Results::next_index);
-        let task = self.task(place, cell);
-        let aside = Aside::Control(place.model.clone());
-        state.progress.aside(Some(aside.clone()));
-        let outcome = self.measure(state, Runtime::Own, place, cell, &task, order_index);
-        state.progress.aside(None);
-        let Some(outcome) = outcome? else { return Ok(false) };
-        state.progress.told_aside(&aside, &summary(&outcome.row));
-        let between = state.controls.control(&outcome.row);
-        if let Some(set) = &mut state.sets.control {
-            set.put(outcome.row, outcome.samples)?;
-        }
-        if let Some(Between { rows, references, apart }) = between {
-            let around = Control {
-                model: Some(place.model.clone()),
-                drift_pct: Some(apart.pct),
-                band_pct: Some(apart.band_pct),
-            };
-            let moved = around.moved().then_some((Rule::ControlDrift, apart.detail.as_str()));
-            if let Some(set) = &mut state.sets.reference {
-                // They were measured on the same host, which may have changed meanwhile.
-                set.bracket(&references, &around, moved)?;
-            }
-            let changed = state.sets.main.bracket(&rows, &around, moved)?;
-            let detail = &apart.detail;
-            if !changed.is_empty() {
-                complain(&format!(
-                    "the control moved: the rows of {} are invalid; --rerun measures them again ({detail})",
-                    changed.iter().map(one_line).collect::<Vec<_>>().join(", ")
-                ));
-            }
-        }
-        Ok(true)
-    }
-
     /// The same checkpoint in the reference runtime; false when the sweep was interrupted meanwhile.
     fn reference_row(
         &self,
@@ -297,7 +265,7 @@ impl Conductor<'_> {
     ) -> anyhow::Result<bool> {
         let Some(ours) = own.warmup.as_ref().and_then(|warmup| Some((warmup, warmup.prompt.clone()?))) else {
             return self
-                .no_reference_row(state, place, "our own worker gave no prompt to run")
+                .no_reference_row(state, place, cell, "our own worker gave no prompt to run")
                 .map(|()| true);
         };
         let (ours, prompt) = ours;
@@ -306,45 +274,52 @@ impl Conductor<'_> {
             suppress: ours.suppressed.clone().unwrap_or_default(),
             ..self.task(place, cell)
         };
-        let path = self.run.private.text(&place.shown_path());
-        let order_index = state.sets.reference.as_ref().map_or(0, |set| {
-            let old = set.find(&path, cell.requested).map(|row| row.identity().run.order_index);
-            old.unwrap_or_else(|| set.next_index())
-        });
+        let path = self.path_of(place);
+        let reference_set = state.sets.reference.as_ref();
+        let seat = reference_set.map_or_else(|| Seat::new(0), |set| set.seat(&path, cell.requested));
         let runtime = Runtime::Reference(&reference.hello);
         let aside = Aside::Reference(place.model.clone());
         state.progress.aside(Some(aside.clone()));
-        let outcome = self.measure(state, runtime, place, cell, &task, order_index);
+        let outcome = self.measure(state, runtime, place, cell, &task, &seat);
         state.progress.aside(None);
         let Some(outcome) = outcome? else { return Ok(false) };
         let why = not_a_reference(&outcome, ours.prompt_sha256.as_str(), &task, &reference.hello);
         if let Some(why) = why {
-            return self.no_reference_row(state, place, &why).map(|()| true);
+            return self.no_reference_row(state, place, cell, &why).map(|()| true);
         }
         state.progress.told_aside(&aside, &summary(&outcome.row));
         if let Some(set) = &mut state.sets.reference {
             set.put(outcome.row, outcome.samples)?;
         }
-        state.controls.reference(order_index);
+        state.controls.reference(seat.order_index);
         Ok(true)
     }
 
-    fn no_reference_row(&self, state: &mut State<'_>, place: &Place, why: &str) -> anyhow::Result<()> {
-        let why = self.run.private.text(&format!("{}: {why}", place.model));
-        complain(&format!("no reference row: {}", one_line(&why)));
-        state.not_rows.push(why);
-        state.sets.main.set_setting(NO_REFERENCE, json!(state.not_rows))
+    fn no_reference_row(
+        &self,
+        state: &mut State<'_>,
+        place: &Place,
+        cell: &Cell,
+        why: &str,
+    ) -> anyhow::Result<()> {
+        let (why, path) = (self.run.private.text(why), self.path_of(place));
+        complain(&format!("no reference row: {} at {}: {}", place.model, cell.requested, one_line(&why)));
+        if let Some(set) = &mut state.sets.reference {
+            withdraw(set, &path, cell.requested, &why)?;
+        }
+        let one = NoReference { model: place.model.clone(), path, requested: cell.requested, why };
+        state.not_rows.add(&mut state.sets.main, one)
     }
 
     /// Runs one worker and makes its row; `None` when the sweep was interrupted meanwhile.
-    fn measure(
+    pub(super) fn measure(
         &self,
         state: &mut State<'_>,
         runtime: Runtime<'_>,
         place: &Place,
         cell: &Cell,
         task: &Task,
-        order_index: u32,
+        seat: &Seat,
     ) -> anyhow::Result<Option<Outcome>> {
         let Action::Measure(folder) = &place.action else {
             bail!("{} is no checkpoint that can be measured", place.path.display())
@@ -360,7 +335,7 @@ impl Conductor<'_> {
             })
         };
         self.host.before_row(&device);
-        let making = self.making(runtime, place, cell, task, order_index);
+        let making = self.making(runtime, place, cell, task, seat);
         let program = match (runtime, self.reference) {
             (Runtime::Reference(_), Some(reference)) => &reference.program,
             _ => self.program,
@@ -398,7 +373,7 @@ impl Conductor<'_> {
         place: &'b Place,
         cell: &'b Cell,
         task: &'b Task,
-        order_index: u32,
+        seat: &'b Seat,
     ) -> Making<'b> {
         let foreign = (self.program.foreign && matches!(runtime, Runtime::Own))
             .then(|| format!("measured by {} and not by this executable", self.program.path.display()));
@@ -411,7 +386,7 @@ impl Conductor<'_> {
             place,
             cell,
             task,
-            order_index,
+            seat,
             started_at: Timestamp::now(),
             uptime_s: Boot::of_this_host().uptime_seconds,
         }

@@ -8,8 +8,12 @@ use mlxcel_reports::row::{AnyRow, Figures};
 use mlxcel_reports::status::{Exclusion, Rule, Status};
 
 use super::band::WIDEST_PCT;
+use crate::text::one_line;
+
 /// So many rows without control are few enough, where nobody asked for one.
 pub(super) const FEWEST_ROWS: usize = 4;
+/// So many controls are tried in a row, where the first of a sweep say nothing.
+const MOST_AT_FIRST: u32 = 3;
 /// Rows between two controls, where nobody said.
 pub(super) const DEFAULT_EVERY: u32 = 10;
 
@@ -20,6 +24,10 @@ pub(super) struct Controls {
     every: Option<u32>,
     band_pct: f64,
     last: Option<Rates>,
+    /// How the last one ended, where it says nothing of the host.
+    unusable: Option<String>,
+    /// How many in a row said nothing before the first that did.
+    failed_at_first: u32,
     /// Places in the order of measurement since the last control.
     since: Vec<u32>,
     /// Those of the reference's rows, in their own set.
@@ -45,6 +53,28 @@ pub(super) struct Between {
     pub(super) apart: Apart,
 }
 
+/// What a control shows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Seen {
+    /// Nothing of the rows before it, which wait for the next.
+    Nothing,
+    /// Which rows lie between it and the one before.
+    Between(Between),
+    /// Rows before it that have no control before them.
+    Unjudged(Unjudged),
+}
+
+/// Rows with a control on one side of them at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unjudged {
+    /// Places in the order of measurement of the rows.
+    pub(super) rows: Vec<u32>,
+    /// Those of the reference's rows.
+    pub(super) references: Vec<u32>,
+    /// Why that is so, for these rows.
+    pub(super) why: String,
+}
+
 /// How far apart two controls lie: of decode and prefill, what is further beyond its band.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Apart {
@@ -61,6 +91,8 @@ impl Controls {
             every: every.filter(|every| *every > 0),
             band_pct,
             last: None,
+            unusable: None,
+            failed_at_first: 0,
             since: Vec::new(),
             references_since: Vec::new(),
         }
@@ -78,12 +110,14 @@ impl Controls {
 
     /// Whether one is due before the next row.
     pub(super) fn due_before_row(&self, nothing_measured_yet: bool) -> bool {
-        self.every.is_some_and(|every| nothing_measured_yet || self.since.len() >= every as usize)
+        // Without one that says something, no row can be judged; one that fails again and again is no use.
+        let again = self.last.is_none() && (1..MOST_AT_FIRST).contains(&self.failed_at_first);
+        self.every.is_some_and(|every| nothing_measured_yet || again || self.since.len() >= every as usize)
     }
 
     /// Whether one is due after the last row.
     pub(super) fn due_at_end(&self) -> bool {
-        self.are_made() && !self.since.is_empty()
+        self.are_made() && !(self.since.is_empty() && self.references_since.is_empty())
     }
 
     /// A row was measured.
@@ -100,15 +134,66 @@ impl Controls {
         }
     }
 
+    /// The rows of the parts of a sweep before this one. Those that no control after them has judged are judged by the next,
+    /// held against the last one before them.
+    pub(super) fn go_on(&mut self, controls: &[AnyRow], rows: &[AnyRow], references: &[AnyRow]) {
+        if !self.are_made() {
+            return;
+        }
+        let waits = |row: &&AnyRow| {
+            row.figures().is_some()
+                && row.identity().conditions.control.model.is_none()
+                && row.status() != Status::Excluded(Exclusion::Invalid(Rule::ControlDrift))
+        };
+        let begun = |row: &AnyRow| row.identity().run.started_at;
+        let waiting = || rows.iter().chain(references).filter(waits);
+        let earliest = waiting().map(begun).min();
+        let before = |control: &&AnyRow| earliest.is_none_or(|earliest| begun(control) <= earliest);
+        self.last = controls.iter().rev().filter(before).find_map(rates);
+        let places = |rows: &[AnyRow]| {
+            rows.iter().filter(waits).map(|row| row.identity().run.order_index).collect::<Vec<_>>()
+        };
+        self.since = places(rows);
+        self.references_since = places(references);
+    }
+
+    /// Places of the rows that no control after them has judged.
+    pub(super) fn waiting(&self) -> &[u32] {
+        &self.since
+    }
+
     /// A control was measured: which rows lie between it and the one before, and how far the two are apart. One that failed
     /// says nothing of the host, and the rows before it wait for the next.
-    pub(super) fn control(&mut self, row: &AnyRow) -> Option<Between> {
-        let rates = rates(row)?;
+    pub(super) fn control(&mut self, row: &AnyRow) -> Seen {
+        let Some(rates) = rates(row) else {
+            self.unusable = Some(one_line(row.status()));
+            self.failed_at_first = self.failed_at_first.saturating_add(u32::from(self.last.is_none()));
+            return Seen::Nothing;
+        };
+        self.unusable = None;
         let before = self.last.replace(rates);
         let rows = std::mem::take(&mut self.since);
         let references = std::mem::take(&mut self.references_since);
-        let apart = self.difference(before?, rates)?;
-        (!rows.is_empty()).then_some(Between { rows, references, apart })
+        if rows.is_empty() && references.is_empty() {
+            return Seen::Nothing;
+        }
+        match before.and_then(|before| self.difference(before, rates)) {
+            Some(apart) => Seen::Between(Between { rows, references, apart }),
+            None => Seen::Unjudged(Unjudged {
+                rows,
+                references,
+                why: "no control before this row says what the host was like".to_owned(),
+            }),
+        }
+    }
+
+    /// At the end of a sweep, the rows since the last control that said something of the host.
+    pub(super) fn unjudged_at_end(&mut self) -> Option<Unjudged> {
+        let rows = std::mem::take(&mut self.since);
+        let references = std::mem::take(&mut self.references_since);
+        let how = self.unusable.take().map(|how| format!(" (the last one: {how})")).unwrap_or_default();
+        let why = format!("no control after this row says what the host was like{how}");
+        (!rows.is_empty() || !references.is_empty()).then_some(Unjudged { rows, references, why })
     }
 
     fn difference(&self, before: Rates, after: Rates) -> Option<Apart> {

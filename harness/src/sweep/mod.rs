@@ -5,9 +5,11 @@
 //! anything is measured. Files are the `reports` crate's business.
 
 mod aliases;
+mod attempts;
 mod band;
 mod cause;
 mod conduct;
+mod control_rows;
 mod controls;
 mod cooldown;
 mod dedup;
@@ -17,18 +19,23 @@ mod guards;
 mod host_watch;
 pub mod interrupt;
 pub mod judge;
+mod key;
 mod memory;
 mod model_shape;
 mod oom_record;
 mod order;
+mod parts;
 pub mod plan;
 mod planned;
 mod prepare;
 mod previous;
 mod progress;
 mod record;
+mod references;
+mod rerun;
 mod results;
 mod resume;
+mod roster;
 mod rows;
 pub mod run;
 mod sets;

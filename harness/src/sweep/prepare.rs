@@ -13,12 +13,14 @@ use super::dedup::Dedup;
 use super::foresight::NO_VISION;
 use super::guards::TreeCheck;
 use super::interrupt::Interrupt;
+use super::key::{self, Heard};
 use super::model_shape::ModelShape;
 use super::order::order;
 use super::plan::{self, Action, Place};
 use super::record::RunFacts;
+use super::rerun::{self, Only};
 use super::resume;
-use crate::cli::{Cooldown, MODELS, Order, ShapeArgs, SweepArgs};
+use crate::cli::{Cooldown, MODELS, Order, ShapeArgs, SweepArgs, Target};
 use crate::default_models::{self, DefaultModels};
 use crate::exit::{EndsWith, Exit};
 use crate::provenance::binary::Executable;
@@ -52,6 +54,8 @@ pub(super) struct Resolved {
     pub(super) lengths: Vec<u64>,
     /// Whether a context shortens a prompt instead of making it an error.
     pub(super) capped: bool,
+    /// Of a rerun, the rows that are measured.
+    pub(super) only: Option<Only>,
     pub(super) max_tokens: u64,
     /// Places in the order of measurement.
     pub(super) order: Vec<usize>,
@@ -95,6 +99,18 @@ impl Resolved {
                 }
                 _ => cells.push(cell),
             }
+        }
+        // A control that is none of the rows to measure again is measured as it is.
+        let again = |only: &&Only| only.keys().any(|(model, _)| *model == place.model);
+        if let (Some(only), Action::Measure(_)) = (self.only.as_ref().filter(again), &place.action) {
+            cells.retain_mut(|cell| {
+                let said = only.get(&(place.model.clone(), cell.requested));
+                if let Some(said) = said {
+                    cell.remark =
+                        Some(cell.remark.take().map_or(said.clone(), |own| format!("{own}; {said}")));
+                }
+                said.is_some()
+            });
         }
         cells
     }
@@ -213,6 +229,15 @@ pub(super) fn resolve(
     if let Some(limit) = arguments.quiet.watch_limit {
         remarks.push(format!("others counted as busy from {limit} % of a core on (--watch-limit)"));
     }
+    let (places, only) = match arguments.roster.rerun.as_deref() {
+        Some(file) => {
+            let (retry, lengths) = (arguments.retry, lengths.as_slice());
+            let (places, only) =
+                rerun::places(places, &rerun::Wanted { file, retry, lengths, max_tokens, single })?;
+            (places, Some(only))
+        }
+        None => (places, None),
+    };
     let (places, left_out) = roster(arguments, places)?;
     let dedup = Dedup::of(&places, arguments.dedup());
     let seed = arguments.roster.seed.unwrap_or_else(new_seed);
@@ -229,6 +254,7 @@ pub(super) fn resolve(
         first_look,
         lengths,
         capped,
+        only,
         max_tokens,
         order,
         seed,
@@ -247,31 +273,8 @@ fn fits(place: &Place, prompt_tokens: u64, max_tokens: u64) -> anyhow::Result<()
     }
 }
 
-/// Of the places, those of which the result file holds a row that failed or is invalid.
-fn measured_again(places: Vec<Place>, path: &Path) -> anyhow::Result<Vec<Place>> {
-    let rows = mlxcel_reports::wire::read_rows(path)?;
-    let wanted = |place: &Place| {
-        rows.iter().any(|row| {
-            row.identity().checkpoint.model == place.model
-                && (row.status().is_fail() || row.status().is_invalid())
-        })
-    };
-    let places: Vec<Place> = places.into_iter().filter(wanted).collect();
-    if places.is_empty() {
-        bail!(
-            "no folder of this sweep has a failed or invalid row in {}; there is nothing to rerun",
-            path.display()
-        );
-    }
-    Ok(places)
-}
-
 /// The places of the sweep, and the names of those that an image sweep leaves out.
 fn roster(arguments: &SweepArgs, places: Vec<Place>) -> anyhow::Result<(Vec<Place>, Vec<String>)> {
-    let places = match &arguments.roster.rerun {
-        Some(path) => measured_again(places, path)?,
-        None => places,
-    };
     if !arguments.is_vlm() {
         return Ok((places, Vec::new()));
     }
@@ -343,7 +346,7 @@ pub(super) fn facts(
     resolved: &Resolved,
     executable: Executable,
     tree: TreeCheck,
-    hello: Hello,
+    (hello, reference): (Hello, Option<&Hello>),
     backend: Backend,
     factor: f64,
 ) -> RunFacts {
@@ -354,33 +357,19 @@ pub(super) fn facts(
         format!("{} {} {}", started_at.as_nanosecond(), std::process::id(), executable.sha256).as_bytes(),
     );
     let run_id = format!("{}-{}", started_at.strftime("%Y%m%dT%H%M%SZ"), unique.get(..8).unwrap_or_default());
-    let workload = json!({
-        "target": arguments.target,
-        "models": arguments.models,
-        "lengths": resolved.lengths,
-        "capped": resolved.capped,
-        "max_tokens": resolved.max_tokens,
-        "reps": arguments.shape.reps,
-        "prefill_chunk": arguments.shape.prefill_chunk,
-        "no_ignore_eos": arguments.shape.no_ignore_eos,
-        "dedup": format!("{:?}", arguments.dedup()),
-        "max_spread": arguments.conditions.max_spread,
-        "control_band": arguments.roster.control_band,
-        "watch_limit": arguments.quiet.watch_limit,
-        "quiet_ignore": arguments.quiet.quiet_ignore,
-        "vlm": arguments.is_vlm(),
-        "worker_program": arguments.worker_program,
-        "reference": arguments.reference.is_some(),
-    });
     let machine = Machine::this();
     let private =
         Abbreviations::new(tree.comparison.root.as_deref().or(Some(&workspace)), std::env::home_dir());
-    let key = resume::Key {
-        executable_sha256: executable.sha256.clone(),
-        workload_sha256: sha256_hex(workload.to_string().as_bytes()),
-        workload: private.json(workload),
-        host_id: machine.host_id.clone(),
+    let heard = Heard { own: &hello, reference, backend };
+    let key = key::key(arguments, resolved, &executable, heard, (&machine, &private), factor);
+    let folder = match arguments.target() {
+        Target::All(models) => Some(key::place(&models, &private)),
+        Target::Default | Target::Single(_) => None,
     };
+    let rerun =
+        arguments.roster.rerun.as_deref().map(
+            |file| json!({ "file": file, "sha256": crate::provenance::binary::digest_if_readable(file) }),
+        );
     let planned: Vec<String> = resolved
         .order
         .iter()
@@ -391,6 +380,8 @@ pub(super) fn facts(
         "set": "sweep",
         "target": arguments.target,
         "models": arguments.models,
+        "models_folder": folder,
+        "rerun": rerun,
         "out": arguments.out,
         "suffix": arguments.suffix,
         "name": arguments.name,

@@ -12,8 +12,11 @@ use mlxcel_reports::measure::Sample;
 use mlxcel_reports::provenance::Provenance;
 use mlxcel_reports::row::{AnyRow, Control, Row};
 use mlxcel_reports::status::{Exclusion, Rule, Status};
-use mlxcel_reports::store::{self, FileName, Finished, ResultSet, Resumed};
+use mlxcel_reports::store::{self, FileName, Finished, ResultSet, Resumed, StoreError};
 use serde_json::Value;
+
+use super::attempts::{self, Seat};
+use crate::exit::{EndsWith, Exit};
 
 /// Rows so far.
 #[derive(Debug)]
@@ -39,7 +42,22 @@ impl Results {
 
     /// Goes on with the files of a run that did not come to its end.
     pub(super) fn resume(path: &Path) -> anyhow::Result<Self> {
-        let Resumed { set, rows, lost } = ResultSet::resume(path)?;
+        Self::resumed(ResultSet::resume(path))
+    }
+
+    /// The same with those of a set beside one that did not come to its end, which may have come to its own.
+    pub(super) fn reopen(path: &Path) -> anyhow::Result<Self> {
+        Self::resumed(ResultSet::reopen(path))
+    }
+
+    fn resumed(resumed: Result<Resumed, StoreError>) -> anyhow::Result<Self> {
+        let Resumed { set, rows, lost } = resumed.map_err(|error| match error {
+            // Nothing was touched, and nothing was measured.
+            StoreError::InUse { .. } => {
+                anyhow::Error::from(EndsWith(Exit::Refused, format!("refused: {error}")))
+            }
+            error => error.into(),
+        })?;
         let stored = store::read_samples(&set.unfinished_path())?;
         let samples_of = |row: &AnyRow| {
             let place = row.identity().run.order_index;
@@ -47,7 +65,26 @@ impl Results {
             of_row.map(|sample| sample.sample.clone()).collect()
         };
         let rows = rows.into_iter().map(|row| (row.clone(), samples_of(&row))).collect();
-        Ok(Self { set: Some(set), rows, lost, made: None })
+        let mut results = Self { set: Some(set), rows, lost, made: None };
+        results.forget_unwritten()?;
+        Ok(results)
+    }
+
+    /// A kill between the record of an attempt and the row of the next leaves a record of what still stands.
+    fn forget_unwritten(&mut self) -> anyhow::Result<()> {
+        let Some(Value::Array(records)) = self.setting(attempts::SETTING) else { return Ok(()) };
+        let stands = |record: &&Value| {
+            self.rows.iter().any(|(row, _)| {
+                let identity = row.identity();
+                let attempt = identity.conditions.attempts.unwrap_or_default();
+                attempts::is_before(record, identity.run.order_index, attempt)
+            })
+        };
+        let kept: Vec<Value> = records.iter().filter(stands).cloned().collect();
+        if kept.len() != records.len() {
+            self.set_setting(attempts::SETTING, Value::Array(kept))?;
+        }
+        Ok(())
     }
 
     /// The file of the rows while the run is under way.
@@ -61,6 +98,10 @@ impl Results {
         let model = row.identity().checkpoint.model.clone();
         let order_index = row.identity().run.order_index;
         let old = self.rows.iter().position(|(old, _)| old.identity().run.order_index == order_index);
+        let replaced = old.and_then(|old| self.rows.get(old)).map(|(old, _)| old.clone());
+        if let Some(replaced) = replaced.filter(|old| attempts_of(old) < attempts_of(&row)) {
+            self.supersede(&replaced)?;
+        }
         let kept = match (&mut self.set, old) {
             (None, _) => Ok(()),
             (Some(set), None) => set.append(&row, &samples),
@@ -74,18 +115,45 @@ impl Results {
         kept.with_context(|| format!("the row of {model} could not be kept"))
     }
 
-    /// Says of the rows of these places in the order of measurement which controls are around them, and makes the valid
-    /// ones among them invalid where the controls moved; says which those are.
+    /// Records what came of a row that gives way to another attempt.
+    fn supersede(&mut self, row: &AnyRow) -> anyhow::Result<()> {
+        let Some(record) = attempts::outcome(row) else { return Ok(()) };
+        let mut records =
+            self.setting(attempts::SETTING).and_then(Value::as_array).cloned().unwrap_or_default();
+        records.push(record);
+        self.set_setting(attempts::SETTING, Value::Array(records))
+    }
+
+    /// Where the row of a folder and requested prompt length is to stand: in the place of the one there is.
+    pub(super) fn seat(&self, model_path: &str, requested: u64) -> Seat {
+        let Some(row) = self.find(model_path, requested) else { return Seat::new(self.next_index()) };
+        let order_index = row.identity().run.order_index;
+        let before = attempts_of(row);
+        let records = self.setting(attempts::SETTING).and_then(Value::as_array);
+        let mut outcomes: Vec<String> = records
+            .into_iter()
+            .flatten()
+            .filter(|record| attempts::is_before(record, order_index, before))
+            .map(attempts::words)
+            .collect();
+        outcomes.extend(attempts::outcome(row).as_ref().map(attempts::words));
+        Seat { order_index, before, outcomes }
+    }
+
+    /// Says of the rows of these places in the order of measurement which controls are around them, if any are, and makes
+    /// the valid ones among them invalid where the controls moved; says which those are.
     pub(super) fn bracket(
         &mut self,
         places: &[u32],
-        around: &Control,
+        around: Option<&Control>,
         moved: Option<(Rule, &str)>,
     ) -> anyhow::Result<Vec<String>> {
         let (mut changed, mut invalid) = (Vec::new(), Vec::new());
         for (row, samples) in &mut self.rows {
             if places.contains(&row.identity().run.order_index) {
-                row.set_control(around.clone());
+                if let Some(around) = around {
+                    row.set_control(around.clone());
+                }
                 if let Some(now) = moved.and_then(|(rule, detail)| invalidated(row, samples, rule, detail)) {
                     *row = now;
                     invalid.push(row.identity().checkpoint.model.clone());
@@ -148,6 +216,11 @@ impl Results {
             None => Ok(None),
         }
     }
+}
+
+/// How often a row was measured; never, where it was only recorded.
+fn attempts_of(row: &AnyRow) -> u32 {
+    row.identity().conditions.attempts.unwrap_or_default()
 }
 
 /// The row, invalid by this rule; `None` for one that is not valid anyway. A row that another program measured, as in

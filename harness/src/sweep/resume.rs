@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mlxcel_reports::provenance::Provenance;
 use mlxcel_reports::row::AnyRow;
+use mlxcel_reports::status::{Exclusion, Skip, Status};
 use mlxcel_reports::store::resumable;
 use serde_json::{Map, Value, json};
 
@@ -73,7 +74,7 @@ impl Key {
             return "the file does not say of which fields it was made".to_owned();
         };
         let names: BTreeSet<&String> = recorded.keys().chain(asked.keys()).collect();
-        let value = |value: Option<&Value>| value.map_or_else(|| "unknown".to_owned(), one_line);
+        let value = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), one_line);
         let differing: Vec<String> = names
             .into_iter()
             .map(|name| (name, recorded.get(name), asked.get(name)))
@@ -168,13 +169,23 @@ pub(super) fn seed(provenance: &Provenance) -> Option<u64> {
 /// Whether a finished row is measured again.
 pub(super) fn again(row: &AnyRow, retry: Option<Retry>, lost: &BTreeSet<u32>) -> bool {
     let status = row.status();
-    lost.contains(&row.identity().run.order_index)
-        || match retry {
-            None => false,
-            Some(Retry::Failed) => status.is_fail(),
-            Some(Retry::Invalid) => status.is_invalid(),
-            Some(Retry::All) => status.is_fail() || status.is_invalid(),
-        }
+    lost.contains(&row.identity().run.order_index) || retry.is_some_and(|retry| is_wanted(&status, retry))
+}
+
+/// Whether a row of this status is one of those.
+pub(super) fn is_wanted(status: &Status, retry: Retry) -> bool {
+    let may_have_changed = matches!(
+        status,
+        Status::Excluded(Exclusion::Skip(
+            Skip::NotACheckpoint | Skip::MissingWeights | Skip::Oom | Skip::OomEstimate
+        ))
+    );
+    match retry {
+        Retry::Failed => status.is_fail(),
+        Retry::Invalid => status.is_invalid(),
+        Retry::Skipped => may_have_changed,
+        Retry::All => status.is_fail() || status.is_invalid() || may_have_changed,
+    }
 }
 
 #[cfg(test)]
@@ -196,7 +207,7 @@ mod tests {
         let recorded = json!({ "max_tokens": 8, "reps": 3, "target": "x" });
         assert_eq!(
             asked.workload_differences(recorded.as_object()),
-            "max_tokens: 8 in the file, 9 asked; new: unknown in the file, true asked; \
+            "max_tokens: 8 in the file, 9 asked; new: nothing in the file, true asked; \
              target: \"x\" in the file, \"all\" asked"
         );
         assert!(asked.workload_differences(None).contains("does not say"));

@@ -10,6 +10,7 @@ use mlxcel_reports::row::{
 };
 use mlxcel_reports::status::{Exclusion, Rule};
 
+use super::attempts::Seat;
 use super::foresight::Foresight;
 use super::guards;
 use super::judge::{Judged, join};
@@ -33,7 +34,7 @@ pub(super) struct Making<'a> {
     pub(super) place: &'a Place,
     pub(super) cell: &'a Cell,
     pub(super) task: &'a Task,
-    pub(super) order_index: u32,
+    pub(super) seat: &'a Seat,
     pub(super) started_at: Timestamp,
     /// Time since the host was started, at that moment.
     pub(super) uptime_s: Option<u64>,
@@ -60,6 +61,7 @@ impl Making<'_> {
     pub(super) fn unmeasured(&self, exclusion: Exclusion, detail: &str) -> AnyRow {
         let mut identity = self.identity(None);
         identity.conditions.memory = self.memory(None);
+        identity.conditions.attempts = self.seat.attempt(false);
         self.excluded(identity, None, exclusion, detail, &[])
     }
 
@@ -134,7 +136,7 @@ impl Making<'_> {
             self.runtime,
             self.place,
             (self.task, self.cell),
-            self.order_index,
+            self.seat.order_index,
             self.started_at,
             session,
         )
@@ -142,7 +144,8 @@ impl Making<'_> {
 
     /// What is private is abbreviated; what holds for every row is said in each.
     fn detail(&self, detail: &str) -> String {
-        let detail = join(detail, self.cell.remark.as_deref().unwrap_or_default());
+        let detail = join(detail, &self.seat.words());
+        let detail = join(&detail, self.cell.remark.as_deref().unwrap_or_default());
         // What a worker wrote to its stderr is part of it; no control character of that belongs into a file.
         let detail = one_line(self.run.private.text(&detail));
         self.remarks.iter().fold(detail, |text, remark| join(&text, remark))
@@ -171,7 +174,7 @@ impl Making<'_> {
                 max_spread_pct: Some(self.foresight.arguments.conditions.max_spread),
                 quiet_limit_pct: around.quiet_limit_pct,
             },
-            attempts: None,
+            attempts: self.seat.attempt(true),
         }
     }
 

@@ -4,9 +4,10 @@
 //! What is settled before the first checkpoint is in `prepare`, the measuring in `conduct`.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use mlxcel_reports::provenance::Provenance;
 use mlxcel_reports::render;
 use mlxcel_reports::row::{AnyRow, Backend};
 use mlxcel_reports::status::Status;
@@ -15,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::band::told_band;
 use super::conduct::{Conductor, Item, LeftOff, ReferenceRun, State};
-use super::controls::{Controls, DEFAULT_EVERY, FEWEST_ROWS};
+use super::control_rows::{self, Chosen};
+use super::controls::Controls;
 use super::cooldown::Waits;
 use super::ending::{exit_beside, exit_of, no_reference_rows, nothing_valid, without_reference};
 use super::foresight::{Foresight, NO_VISION};
@@ -24,9 +26,10 @@ use super::host_watch::{HostWatch, Looking, noise_floor_pct};
 use super::interrupt::Interrupt;
 use super::memory::{Budget, factor};
 use super::oom_record::{self, OomRecord};
+use super::parts;
 use super::plan::{self, Action, Place};
 use super::planned;
-use super::prepare::{Cell, Resolved, backend, facts, hello, resolve};
+use super::prepare::{Resolved, backend, facts, hello, resolve};
 use super::previous::{Previous, Subject};
 use super::progress::SweepProgress;
 use super::record::{RunFacts, Runtime, estimated_parameters};
@@ -41,6 +44,9 @@ use crate::provenance::machine::short_name;
 use crate::reference;
 use crate::text::{complain, say, told};
 use crate::worker::child::WorkerProgram;
+
+/// The setting of the provenance that holds the band of the controls.
+const BAND: &str = "control_band_pct";
 
 /// Runs the sweep.
 ///
@@ -75,7 +81,16 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
         }
         resolved => resolved?,
     };
-    let mut run = facts(arguments, &resolved, executable, tree, hello, backend, factor);
+    let reference = match &arguments.reference {
+        Some(_) if arguments.roster.plan => None,
+        Some(wanted) => Some(heard_reference(wanted, tree.comparison.root.as_deref(), backend, interrupt)?),
+        None => None,
+    };
+    let heard = (hello, reference.as_ref().map(|reference| &reference.hello));
+    let mut run = facts(arguments, &resolved, executable, tree, heard, backend, factor);
+    if !arguments.roster.plan {
+        sets::nobody_else_writes(&arguments.out, run.machine.host_id.as_deref())?;
+    }
     let resumed = match &arguments.resume {
         Some(named) if !arguments.roster.plan => {
             resume::find(&arguments.out, named.as_deref(), &run.key, arguments.retry)?
@@ -87,13 +102,8 @@ pub fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Exi
         if let Some(seed) = resume::seed(&provenance).filter(|_| arguments.roster.seed.is_none()) {
             resolved.shuffle(arguments.roster.order, seed);
         }
-        path
+        (path, provenance)
     });
-    let reference = match &arguments.reference {
-        Some(_) if arguments.roster.plan => None,
-        Some(wanted) => Some(heard_reference(wanted, &run, interrupt)?),
-        None => None,
-    };
     Sweep { arguments, interrupt, program, reference, resolved, run, resumed, factor }.carry_out()
 }
 
@@ -113,10 +123,11 @@ fn named(arguments: &SweepArgs) -> anyhow::Result<Option<(Vec<Place>, bool)>> {
 /// The reference, once it has said who it is.
 fn heard_reference(
     wanted: &crate::cli::Reference,
-    run: &RunFacts,
+    checkout: Option<&Path>,
+    own: Backend,
     interrupt: &Interrupt,
 ) -> anyhow::Result<ReferenceRun> {
-    let program = reference::worker(wanted, run.tree.comparison.root.as_deref(), run.backend);
+    let program = reference::worker(wanted, checkout, own);
     let refused = |reason: String| {
         let message = format!(
             "refused: the reference mlx-lm cannot be measured with {}: {reason}; {} makes an environment that has it, and \
@@ -130,8 +141,8 @@ fn heard_reference(
         .map_err(|error| if interrupt.is_raised() { error } else { refused(told(&error)) })?;
     match (&hello.runtime.version, &hello.runtime.backend) {
         (None, _) => Err(refused("it does not say which version it is".to_owned())),
-        (_, Some(backend)) if *backend != run.backend.to_string() => {
-            Err(refused(format!("it computes on {backend} and this program on {}", run.backend)))
+        (_, Some(backend)) if *backend != own.to_string() => {
+            Err(refused(format!("it computes on {backend} and this program on {own}")))
         }
         _ => Ok(ReferenceRun { program, hello }),
     }
@@ -145,8 +156,8 @@ struct Sweep<'a> {
     reference: Option<ReferenceRun>,
     resolved: Resolved,
     run: RunFacts,
-    /// The result set to go on with.
-    resumed: Option<PathBuf>,
+    /// The result set to go on with, and what its provenance says.
+    resumed: Option<(PathBuf, Provenance)>,
     factor: f64,
 }
 
@@ -178,7 +189,14 @@ impl Sweep<'_> {
             complain("interrupted before anything was measured; nothing was written");
             return Ok(Exit::Interrupted);
         };
-        let control = self.control(&foresight, &record, &items)?;
+        let measured = |item: &Item| self.is_measured(item, &foresight, &record);
+        let roster = &self.arguments.roster;
+        let control = match &self.resumed {
+            Some((_, first)) => {
+                control_rows::again(&first.settings, roster, &self.resolved, &items, &self.run.private)?
+            }
+            None => control_rows::choose(roster, &self.resolved, &items, measured)?,
+        };
         let conductor = Conductor {
             arguments: self.arguments,
             interrupt: self.interrupt,
@@ -188,13 +206,12 @@ impl Sweep<'_> {
             run: &self.run,
             foresight: &foresight,
             host: &host,
-            control: control.as_ref().map(|(place, cell, _)| (place.as_place(&self.resolved), cell.clone())),
+            control: control.as_ref().map(|one| (one.place.as_place(&self.resolved), one.cell.clone())),
         };
-        let every = control.as_ref().map(|(_, _, every)| *every);
-        let band = told_band(self.arguments.roster.control_band, floor, every.is_some());
-        let controls = Controls::new(every, band);
-        let mut sets = self.sets(every, &controls)?;
-        sets.main.set_setting("host", host.at_begin())?;
+        let controls =
+            Controls::new(control.as_ref().map(|one| one.every), self.band(floor, control.is_some()));
+        let mut sets = self.sets(control.as_ref(), &controls)?;
+        parts::begin(&mut sets, &self.run, self.arguments, &host.at_begin())?;
         let gemm = RefCell::new(None);
         // What is to cool is what computes.
         let kernel = || match self.run.backend {
@@ -211,13 +228,8 @@ impl Sweep<'_> {
         let mut state = State::new(sets, controls, waits, record, progress);
         let outcome = conductor.conduct(&mut state);
         state.progress.close();
-        for (key, known) in host.at_end() {
-            if let Err(error) = state.sets.main.set_setting(key, known) {
-                complain(&format!(
-                    "note: the setting {key} of the provenance could not be kept: {}",
-                    told(&error)
-                ));
-            }
+        if let Err(error) = parts::end(&mut state.sets, &host.at_end()) {
+            complain(&format!("note: what was seen of the host could not be kept: {}", told(&error)));
         }
         self.end(outcome, &mut state, &previous)
     }
@@ -228,7 +240,8 @@ impl Sweep<'_> {
         state: &mut State<'_>,
         previous: &Previous,
     ) -> anyhow::Result<Exit> {
-        let concluded = outcome.and_then(|left_off| Self::conclude(&left_off, &mut state.sets));
+        let waiting = control_rows::waiting(&state.sets.main.rows(), state.controls.waiting());
+        let concluded = outcome.and_then(|left_off| Self::conclude(&left_off, &waiting, &mut state.sets));
         let rows = state.sets.main.rows();
         let reference = state.sets.reference.as_ref().map(super::results::Results::rows);
         let (completeness, finished, exit) = match concluded {
@@ -240,6 +253,10 @@ impl Sweep<'_> {
                     let partial = Completeness::Partial { reason, torn: false };
                     if let Err(also) = self.show(&rows, reference.as_deref(), &partial) {
                         complain(&format!("error: {}", told(&also)));
+                    }
+                    if let Some(path) = state.sets.main.path() {
+                        let path = path.display();
+                        complain(&format!("what was measured so far is in {path}; --resume goes on with it"));
                     }
                 }
                 return Err(error);
@@ -255,6 +272,10 @@ impl Sweep<'_> {
             complain(&format!("wrote {} ({rows}), its samples and its provenance", finished.csv.display()));
         }
         if exit == Exit::Interrupted {
+            if !waiting.is_empty() {
+                let waiting = waiting.join(", ");
+                complain(&format!("no control after the rows of {waiting} has judged them yet"));
+            }
             complain("go on with the same command and --resume");
             return Ok(exit);
         }
@@ -272,7 +293,7 @@ impl Sweep<'_> {
     /// A sweep that measured less than the last one did not do well, whatever its rows say.
     fn held_against(&self, previous: &Previous, rows: &[AnyRow], exit: Exit) -> Exit {
         let whole = !self.resolved.single && self.arguments.roster.rerun.is_none();
-        match previous.more_than(rows).filter(|_| whole) {
+        match previous.more_than(rows, &self.resolved.lengths).filter(|_| whole) {
             Some(why) if self.arguments.roster.allow_fewer => {
                 complain(&format!("note: {why}"));
                 exit
@@ -285,7 +306,11 @@ impl Sweep<'_> {
         }
     }
 
-    fn conclude(left_off: &LeftOff, sets: &mut Sets) -> anyhow::Result<(Completeness, Vec<Finished>, Exit)> {
+    fn conclude(
+        left_off: &LeftOff,
+        waiting: &[String],
+        sets: &mut Sets,
+    ) -> anyhow::Result<(Completeness, Vec<Finished>, Exit)> {
         match left_off {
             LeftOff::AtTheEnd => {
                 let rows = sets.main.rows();
@@ -297,7 +322,10 @@ impl Sweep<'_> {
                 Ok((Completeness::Complete, sets.complete()?, exit))
             }
             LeftOff::Interrupted(left) => {
-                let reason = format!("interrupted; not measured: {}", left.join(", "));
+                let mut reason = format!("interrupted; not measured: {}", left.join(", "));
+                if !waiting.is_empty() {
+                    reason = format!("{reason}; no control after them yet: {}", waiting.join(", "));
+                }
                 let finished = sets.finish_partial(&reason)?;
                 Ok((Completeness::Partial { reason: Some(reason), torn: false }, finished, Exit::Interrupted))
             }
@@ -305,11 +333,13 @@ impl Sweep<'_> {
     }
 
     /// New sets, or those to go on with.
-    fn sets(&self, every: Option<u32>, controls: &Controls) -> anyhow::Result<Sets> {
+    fn sets(&self, control: Option<&Chosen>, controls: &Controls) -> anyhow::Result<Sets> {
         let mut main = self.run.provenance();
         if let Some(settings) = main.settings.as_object_mut() {
-            settings.insert("control_every".to_owned(), json!(every.unwrap_or(0)));
-            settings.insert("control_band_pct".to_owned(), json!(every.map(|_| controls.band_pct())));
+            let which = control.map(|one| one.json(&self.resolved, &self.run.private));
+            settings.insert(control_rows::EVERY.to_owned(), json!(control.map_or(0, |one| one.every)));
+            settings.insert(control_rows::CONTROL.to_owned(), json!(which));
+            settings.insert(BAND.to_owned(), json!(control.map(|_| controls.band_pct())));
         }
         let name = self.file_name();
         let making = sets::Making {
@@ -323,7 +353,7 @@ impl Sweep<'_> {
                 .map(|reference| self.run.provenance_of("reference", Runtime::Reference(&reference.hello))),
         };
         match &self.resumed {
-            Some(path) => Sets::resume(path, making),
+            Some((path, _)) => Sets::resume(path, making),
             None => Sets::create(making),
         }
     }
@@ -357,6 +387,7 @@ impl Sweep<'_> {
                 harness: self.run.harness,
                 target: &private(json!(self.arguments.target)),
                 models: &private(json!(self.arguments.models)),
+                folder: self.run.settings.get("models_folder").unwrap_or(&Value::Null),
             },
         )
     }
@@ -371,37 +402,10 @@ impl Sweep<'_> {
         })
     }
 
-    /// The control checkpoint, its prompt and how often it is due; `None` where no controls are made.
-    fn control(
-        &self,
-        foresight: &Foresight<'_>,
-        record: &OomRecord,
-        items: &[Item],
-    ) -> anyhow::Result<Option<(ControlPlace, Cell, u32)>> {
-        let measured = |item: &&Item| self.is_measured(item, foresight, record);
-        let roster = &self.arguments.roster;
-        let every = match (roster.control_every, &roster.control) {
-            (Some(0), _) => return Ok(None),
-            (Some(every), _) => every,
-            (None, Some(_)) => DEFAULT_EVERY,
-            (None, None) if items.iter().filter(measured).count() >= FEWEST_ROWS => DEFAULT_EVERY,
-            (None, None) => return Ok(None),
-        };
-        if let Some(path) = &roster.control {
-            let place = plan::single(path).context("the control checkpoint cannot be measured")?;
-            let Some(cell) = self.resolved.cells(&place).into_iter().next() else { return Ok(None) };
-            if !matches!(place.action, Action::Measure(_)) {
-                bail!("the control checkpoint {} does not generate text; name another", path.display());
-            }
-            return Ok(Some((ControlPlace::Own(Box::new(place)), cell, every)));
-        }
-        let bytes = |item: &&Item| match self.resolved.places.get(item.at).map(|place| &place.action) {
-            Some(Action::Measure(folder)) => folder.weight_bytes(),
-            _ => u64::MAX,
-        };
-        let smallest =
-            items.iter().filter(measured).min_by_key(|item| (bytes(item), item.at, item.cell.requested));
-        Ok(smallest.map(|item| (ControlPlace::OfRoster(item.at), item.cell.clone(), every)))
+    /// The band of the controls: that of the first part, in a sweep that goes on.
+    fn band(&self, floor: Option<f64>, made: bool) -> f64 {
+        let first = self.resumed.as_ref().and_then(|(_, first)| first.settings.get(BAND)?.as_f64());
+        first.unwrap_or_else(|| told_band(self.arguments.roster.control_band, floor, made))
     }
 
     /// The work of a pass over each row: on a CPU it is computing, on a GPU reading.
@@ -462,24 +466,6 @@ impl Sweep<'_> {
             }
         };
         say(&text).context("the results cannot be printed to stdout; they are in the result files")
-    }
-}
-
-/// Where the control checkpoint is.
-enum ControlPlace {
-    /// One of the sweep.
-    OfRoster(usize),
-    /// One that was named.
-    Own(Box<Place>),
-}
-
-impl ControlPlace {
-    fn as_place<'a>(&'a self, resolved: &'a Resolved) -> &'a Place {
-        match self {
-            Self::Own(place) => place,
-            // OK because the number comes from this very list, which does not change.
-            Self::OfRoster(at) => resolved.places.get(*at).expect("OK because the control is of the roster"),
-        }
     }
 }
 

@@ -4,13 +4,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use mlxcel_reports::provenance::Provenance;
-use mlxcel_reports::store::{FileName, Finished, SetKind};
+use mlxcel_reports::store::{self, FileName, Finished, SetKind};
 use serde_json::json;
 
 use super::results::Results;
+use crate::exit::{EndsWith, Exit};
 
 /// The setting of the main provenance that names the sets beside it.
 const BESIDE: &str = "sets_beside";
+
+/// Refuses where another sweep of this host writes into the folder: each would be what the other measures.
+pub(super) fn nobody_else_writes(folder: &Path, host_id: Option<&str>) -> anyhow::Result<()> {
+    let of_this_host = |provenance: &Provenance| {
+        let host = provenance.settings.pointer("/resume_key/host_id").and_then(serde_json::Value::as_str);
+        host.is_none() || host_id.is_none() || host == host_id
+    };
+    match store::being_written(folder).into_iter().find(|(_, provenance)| of_this_host(provenance)) {
+        None => Ok(()),
+        Some((path, _)) => {
+            let message = format!(
+                "refused: {} is being written by another sweep, and two at a time measure each other; wait for its end",
+                path.display()
+            );
+            Err(EndsWith(Exit::Refused, message).into())
+        }
+    }
+}
 
 /// The sets.
 #[derive(Debug)]
@@ -51,7 +70,8 @@ impl Sets {
         let mut sets = Self { main, control: None, reference: None };
         let unfinished = |kind: &str| {
             let stem = known.get(kind)?.as_str()?;
-            [format!("{stem}.csv.partial"), format!("{stem}.partial.csv")]
+            // A kill between the names of two sets leaves one of them complete.
+            [format!("{stem}.csv.partial"), format!("{stem}.partial.csv"), format!("{stem}.csv")]
                 .into_iter()
                 .map(|name| folder.join(name))
                 .find(|path| path.exists())
@@ -71,7 +91,7 @@ impl Sets {
         let add = |kind: SetKind, word: &str, provenance: Option<Provenance>| {
             let Some(provenance) = provenance else { return Ok(None) };
             match unfinished(word) {
-                Some(path) => Results::resume(&path).map(Some),
+                Some(path) => Results::reopen(&path).map(Some),
                 None => Results::create(folder, &FileName { kind, ..name.clone() }, provenance).map(Some),
             }
         };
@@ -87,6 +107,11 @@ impl Sets {
             self.main.set_setting(BESIDE, beside)?;
         }
         Ok(())
+    }
+
+    /// All of them.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Results> {
+        [Some(&mut self.main), self.control.as_mut(), self.reference.as_mut()].into_iter().flatten()
     }
 
     /// The files get their final names, those of the main set last: its name says that all is in place.

@@ -268,3 +268,15 @@ pub(crate) fn depending_on(name: &str, first: &str, other: &str) -> String {
         hello()
     )
 }
+
+/// Each of these for checkpoints whose folder begins like that, the last for all others. All go on after hello.
+pub(crate) fn by_name(cases: &[(&str, &str)], other: &str) -> String {
+    let cases = cases
+        .iter()
+        .fold(String::new(), |cases, (name, script)| cases + &format!("*/{name}*) {script} ;;\n"));
+    format!(
+        "{}{HEAR}answered=$request\nread() {{ if [ -n \"$answered\" ]; then request=$answered; answered=; else command read -r request; fi; }}\n\
+         case \"$request\" in\n{cases}*) {other} ;; esac\n",
+        hello()
+    )
+}

@@ -134,8 +134,16 @@ pub fn open(path: &Path) -> Result<ResultFile, OpenError> {
     Ok(ResultFile { path: path.to_owned(), rows, lines, version, completeness, provenance, altered })
 }
 
-/// Reads the samples beside the CSV file `path`. The last line of an unfinished file may be torn and is then left out.
+/// Reads the samples that the rows of the CSV file `path` follow from: not those of rows that were measured again since. The
+/// last line of an unfinished file may be torn and is then left out.
 pub fn read_samples(path: &Path) -> Result<Vec<StoredSample>, OpenError> {
+    let mut stored = read_all_samples(path)?;
+    stored.retain(|sample| !sample.superseded);
+    Ok(stored)
+}
+
+/// The same with those of rows that were measured again since.
+pub fn read_all_samples(path: &Path) -> Result<Vec<StoredSample>, OpenError> {
     let place = Place::of(path)?;
     let path = place.existing(SAMPLES).unwrap_or_else(|| place.path(SAMPLES, place.stage));
     let text = regular_text(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;

@@ -4,7 +4,7 @@
 //! made whole again: a torn last line and samples without a row are cut off, and the names become those of an unfinished
 //! set. Each step leaves files that can be resumed again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use super::claim::{CSV, Claim, PROVENANCE, SAMPLES, Stage, create_new, path_of};
 use super::error::StoreError;
 use super::lines::LineFile;
 use super::read::{OpenError, Place, read_provenance};
+use super::samples::attempt_of;
 use super::write::{ResultSet, lock, write_provenance};
 use crate::provenance::{Ending, Provenance};
 use crate::row::{AnyRow, Figures};
@@ -46,6 +47,15 @@ pub fn resumable(folder: &Path) -> Vec<(PathBuf, Provenance)> {
     found
 }
 
+/// The result sets of a folder that a process is writing now, by their CSV files and with what their provenance says.
+pub fn being_written(folder: &Path) -> Vec<(PathBuf, Provenance)> {
+    let written = |path: &Path| {
+        let held = OpenOptions::new().read(true).append(true).open(path).map(|file| lock(&file, path));
+        matches!(held, Ok(Err(StoreError::InUse { .. })))
+    };
+    resumable(folder).into_iter().filter(|(path, _)| written(path)).collect()
+}
+
 /// Where a file of this kind is.
 fn existing(place: &Place, kind: &str) -> Option<Stage> {
     [place.stage, Stage::Unfinished, Stage::Partial, Stage::Complete]
@@ -62,6 +72,15 @@ impl ResultSet {
         if place.stage == Stage::Complete {
             return Err(StoreError::AlreadyComplete { path: path.to_owned() });
         }
+        Self::reopen(path)
+    }
+
+    /// Goes on with the set of this CSV file, also with one that came to its end: for sets that lie beside another which did
+    /// not.
+    pub fn reopen(path: &Path) -> Result<Resumed, StoreError> {
+        let unreadable =
+            |source: OpenError| StoreError::Unresumable { path: path.to_owned(), source: Box::new(source) };
+        let place = Place::of(path).map_err(unreadable)?;
         let reading = |source| StoreError::Read { path: path.to_owned(), source };
         let csv = OpenOptions::new().read(true).append(true).open(path).map_err(reading)?;
         lock(&csv, path)?;
@@ -121,17 +140,26 @@ impl ResultSet {
         Ok(Resumed { set, rows: read, lost })
     }
 
-    /// Cuts off a torn line and samples without a row; says which rows have lost their samples.
+    /// Cuts off a torn line and samples without a row, also those of an attempt whose row a kill has kept from being written;
+    /// says which rows have lost their samples.
     fn make_whole(&mut self, rows: &[AnyRow]) -> Result<BTreeSet<u32>, StoreError> {
-        let places: BTreeSet<u32> = rows.iter().map(|row| row.identity().run.order_index).collect();
+        let attempts: BTreeMap<u32, u32> = rows
+            .iter()
+            .map(AnyRow::identity)
+            .map(|identity| (identity.run.order_index, attempt_of(identity)))
+            .collect();
         let mut stored = self.stored_samples()?;
-        stored.retain(|sample| places.contains(&sample.order_index));
+        stored.retain_mut(|sample| {
+            let attempt = attempts.get(&sample.order_index).copied().unwrap_or_default();
+            sample.superseded = sample.attempt < attempt;
+            sample.attempt <= attempt
+        });
         let mut lost = BTreeSet::new();
         for row in rows {
             let place = row.identity().run.order_index;
             let samples: Vec<_> = stored
                 .iter()
-                .filter(|sample| sample.order_index == place)
+                .filter(|sample| sample.order_index == place && !sample.superseded)
                 .map(|sample| sample.sample.clone())
                 .collect();
             if row.figures() != Figures::of(&samples).ok().as_ref() {

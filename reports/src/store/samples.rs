@@ -1,4 +1,6 @@
 //! One line of a samples file: one repetition, with the time of every token.
+//!
+//! Repetitions of a row that was measured again stay, marked as superseded; whether they may be so marked is `verify`'s to say.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::measure::{RawSample, Sample};
 use crate::row::RowIdentity;
 
-const VERSION: u32 = 1;
+/// Version 1 knows neither attempts nor superseded lines: all of its lines are of the first attempt.
+const VERSION: u32 = 2;
 
 /// A repetition and the row it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +20,10 @@ pub struct StoredSample {
     pub model: String,
     /// The row's place in the order of measurement.
     pub order_index: u32,
+    /// Which measurement of the row it is of, from 1.
+    pub attempt: u32,
+    /// The row was measured again since: it does not follow from this sample.
+    pub superseded: bool,
     /// The repetition.
     pub sample: Sample,
 }
@@ -28,6 +35,10 @@ struct WireSample {
     run_id: String,
     model: String,
     order_index: u32,
+    #[serde(default = "first")]
+    attempt: u32,
+    #[serde(default)]
+    superseded: bool,
     rep: u32,
     started_at: Option<Timestamp>,
     prompt_tokens: u64,
@@ -41,12 +52,23 @@ struct WireSample {
     token_ns: Vec<u64>,
 }
 
+const fn first() -> u32 {
+    1
+}
+
+/// Which measurement of a row it is, from 1.
+pub(super) fn attempt_of(identity: &RowIdentity) -> u32 {
+    identity.conditions.attempts.unwrap_or(1)
+}
+
 /// The line, with its end.
 pub(super) fn line(identity: &RowIdentity, sample: &Sample) -> serde_json::Result<String> {
     stored_line(&StoredSample {
         run_id: identity.run.run_id.clone(),
         model: identity.checkpoint.model.clone(),
         order_index: identity.run.order_index,
+        attempt: attempt_of(identity),
+        superseded: false,
         sample: sample.clone(),
     })
 }
@@ -60,6 +82,8 @@ pub(super) fn stored_line(stored: &StoredSample) -> serde_json::Result<String> {
         run_id: stored.run_id.clone(),
         model: stored.model.clone(),
         order_index: stored.order_index,
+        attempt: stored.attempt,
+        superseded: stored.superseded,
         rep: raw.rep,
         started_at: raw.started_at,
         prompt_tokens: raw.prompt_tokens,
@@ -83,9 +107,9 @@ pub fn parse(line: &str) -> Result<StoredSample, String> {
         schema_version: u32,
     }
     let versioned: Versioned = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    if versioned.schema_version != VERSION {
+    if !(1..=VERSION).contains(&versioned.schema_version) {
         return Err(format!(
-            "schema version {}, where this program reads {VERSION}",
+            "schema version {}, where this program reads 1 to {VERSION}",
             versioned.schema_version
         ));
     }
@@ -109,5 +133,12 @@ pub fn parse(line: &str) -> Result<StoredSample, String> {
     if let Some((key, found, expected)) = derived.iter().find(|(_, found, expected)| found != expected) {
         return Err(format!("`{key}` is {found}, but the token times make it {expected}"));
     }
-    Ok(StoredSample { run_id: wire.run_id, model: wire.model, order_index: wire.order_index, sample })
+    Ok(StoredSample {
+        run_id: wire.run_id,
+        model: wire.model,
+        order_index: wire.order_index,
+        attempt: wire.attempt,
+        superseded: wire.superseded,
+        sample,
+    })
 }

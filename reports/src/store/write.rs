@@ -112,8 +112,9 @@ impl ResultSet {
         Ok(())
     }
 
-    /// Puts rows in the place of those with the same place in the order of measurement, with their samples. Each file is
-    /// written beside and renamed: a reader finds the old rows or the new ones, never none.
+    /// Puts rows in the place of those with the same place in the order of measurement, with their samples. Samples of earlier
+    /// attempts stay, marked as superseded. Each file is written beside and renamed: a reader finds the old rows or the new
+    /// ones, never none.
     pub fn replace(&mut self, changed: &[(AnyRow, Vec<Sample>)]) -> Result<(), StoreError> {
         let csv_path = self.claim.path(CSV, Stage::Unfinished);
         let mut rows = wire::read_unfinished_rows(&csv_path)?.rows;
@@ -126,14 +127,20 @@ impl ResultSet {
                 return Err(StoreError::NoSuchRow { path: csv_path, order_index });
             };
             row.clone_into(place);
+            let attempt = samples::attempt_of(row.identity());
+            stored.retain(|sample| sample.order_index != order_index || sample.attempt < attempt);
+            stored
+                .iter_mut()
+                .filter(|sample| sample.order_index == order_index)
+                .for_each(|sample| sample.superseded = true);
             let position =
-                stored.iter().position(|sample| sample.order_index >= order_index).unwrap_or(stored.len());
-            stored.retain(|sample| sample.order_index != order_index);
-            let position = position.min(stored.len());
+                stored.iter().position(|sample| sample.order_index > order_index).unwrap_or(stored.len());
             let new = samples.iter().map(|sample| StoredSample {
                 run_id: self.provenance.run_id.clone(),
                 model: row.identity().checkpoint.model.clone(),
                 order_index,
+                attempt,
+                superseded: false,
                 sample: sample.clone(),
             });
             stored.splice(position..position, new);
@@ -157,7 +164,7 @@ impl ResultSet {
 
     pub(super) fn stored_samples(&self) -> Result<Vec<StoredSample>, StoreError> {
         let path = self.claim.path(CSV, Stage::Unfinished);
-        super::read_samples(&path)
+        super::read_all_samples(&path)
             .map_err(|source| StoreError::Unresumable { path, source: Box::new(source) })
     }
 

@@ -11,6 +11,7 @@ mod json;
 mod markdown;
 mod provenance;
 mod report;
+mod roster;
 mod rows;
 mod samples;
 mod set;

@@ -7,6 +7,7 @@ use jiff::{Timestamp, Unit};
 use serde_json::Value;
 
 use super::report::{Discrepancy, Verification};
+use super::roster;
 use super::rows::Line;
 use super::stamps::{self, Recorded, TWICE};
 use crate::provenance::Provenance;
@@ -26,6 +27,9 @@ pub(super) fn verify(
         verification.found(discrepancy);
     }
     for discrepancy in ending(path, total, complete, provenance) {
+        verification.found(discrepancy);
+    }
+    for discrepancy in roster::verify(path, rows, total, provenance) {
         verification.found(discrepancy);
     }
     let stamps = stamps::of(&provenance.binary, &provenance.machine, provenance.backend);
@@ -99,11 +103,11 @@ fn record(path: &Path, provenance: &Provenance) -> Vec<Discrepancy> {
 fn ending(path: &Path, total: usize, complete: bool, provenance: &Provenance) -> Vec<Discrepancy> {
     let ending = &provenance.ending;
     let mut found = Vec::new();
-    let count = Some(total.to_string());
     if let Some(rows) = ending.rows.filter(|rows| *rows != total as u64) {
         let message = "from the lines of the CSV file";
         found.push(
-            Discrepancy::new(path, "/ending/rows", message).values(Some(rows.to_string()), count.clone()),
+            Discrepancy::new(path, "/ending/rows", message)
+                .values(Some(rows.to_string()), Some(total.to_string())),
         );
     }
     if ending.complete != complete {
@@ -125,13 +129,6 @@ fn ending(path: &Path, total: usize, complete: bool, provenance: &Provenance) ->
                     "a complete run records it, and here it is missing",
                 ));
             }
-        }
-        let planned = provenance.settings.get("planned").and_then(Value::as_array).map(Vec::len);
-        if let Some(planned) = planned.filter(|planned| *planned != total) {
-            let message = "a complete run has a row for each checkpoint that was planned";
-            found.push(
-                Discrepancy::new(path, "/settings/planned", message).values(Some(planned.to_string()), count),
-            );
         }
     }
     if let Some(finished) = ending.finished_at.filter(|finished| *finished < provenance.started_at) {

@@ -32,7 +32,11 @@ pub(super) fn verify(
         match parse_sample(text) {
             Ok(stored) => {
                 belongs(path, line, &stored, (rows, all_readable), verification);
-                of_row.entry(stored.order_index).or_default().push(stored.sample);
+                if stored.superseded {
+                    verification.count("superseded samples", 1);
+                } else {
+                    of_row.entry(stored.order_index).or_default().push(stored.sample);
+                }
             }
             Err(reason) => {
                 damaged = true;
@@ -86,6 +90,18 @@ fn belongs(
             let discrepancy = Discrepancy::new(path, field, message).at(line);
             verification.found(discrepancy.values(Some(stated), Some(derived)));
         }
+    }
+    let attempts = identity.conditions.attempts.unwrap_or(1);
+    if stored.attempt == 0 || stored.attempt > attempts {
+        let message = "from `attempts` of the row of the same place in the order of measurement";
+        let discrepancy = Discrepancy::new(path, "attempt", message).at(line);
+        verification
+            .found(discrepancy.values(Some(stored.attempt.to_string()), Some(format!("1 to {attempts}"))));
+    } else if stored.superseded != (stored.attempt < attempts) {
+        let message = "from `attempt` and `attempts` of its row: what is not of the last one is superseded";
+        let discrepancy = Discrepancy::new(path, "superseded", message).at(line);
+        let (stated, derived) = (stored.superseded, stored.attempt < attempts);
+        verification.found(discrepancy.values(Some(stated.to_string()), Some(derived.to_string())));
     }
 }
 

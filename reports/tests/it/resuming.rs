@@ -133,6 +133,51 @@ fn a_row_is_replaced_in_its_place_with_its_samples() {
     assert_eq!(places, [0, 0, 0, 1, 1, 1, 2, 2, 2]);
 }
 
+/// A valid row of an attempt.
+fn attempt(model: &str, order_index: u32, attempts: u32) -> AnyRow {
+    let mut identity = identity(model, order_index);
+    identity.conditions.attempts = Some(attempts);
+    Row::measured(identity, None, &samples()).expect("OK because the samples are of the workload").into()
+}
+
+/// Place, attempt and whether superseded, of every sample.
+fn marks(csv: &Path) -> Vec<(u32, u32, bool)> {
+    let stored = store::read_all_samples(csv).expect("OK because every line is whole");
+    stored.iter().map(|sample| (sample.order_index, sample.attempt, sample.superseded)).collect()
+}
+
+#[test]
+fn samples_of_earlier_attempts_stay_and_are_no_samples_of_the_row() {
+    let folder = folder();
+    let mut set = begun(folder.path());
+    set.append(&attempt("a", 0, 1), &samples()).expect("OK because there is space");
+    set.append(&attempt("b", 1, 1), &samples()).expect("OK because there is space");
+    set.replace(&[(attempt("a", 0, 2), samples())]).expect("OK because the row is there");
+    // The same attempt again, as when its row is marked: nothing is superseded by that.
+    set.replace(&[(attempt("a", 0, 2), samples())]).expect("OK because the row is there");
+    let finished = set.complete().expect("OK because the names are free");
+    let expected: Vec<_> =
+        [(0, 1, true), (0, 2, false), (1, 1, false)].into_iter().flat_map(|mark| [mark; 3]).collect();
+    assert_eq!(marks(&finished.csv), expected);
+    assert_eq!(store::read_samples(&finished.csv).expect("OK because every line is whole").len(), 6);
+}
+
+#[test]
+fn a_kill_between_the_samples_and_the_row_of_an_attempt_leaves_the_one_before() {
+    let folder = folder();
+    let mut set = begun(folder.path());
+    set.append(&attempt("a", 0, 1), &samples()).expect("OK because there is space");
+    let csv = set.unfinished_path();
+    let before = text_of(&csv);
+    set.replace(&[(attempt("a", 0, 2), samples())]).expect("OK because the row is there");
+    drop(set);
+    std::fs::write(&csv, &before).expect("OK because the folder is ours");
+    let resumed = ResultSet::resume(&csv).expect("OK because every file is there");
+    assert_eq!(resumed.lost, BTreeSet::new());
+    assert_eq!(marks(&csv), [(0, 1, false); 3]);
+    assert_eq!(text_of(&csv), before);
+}
+
 #[test]
 fn a_row_whose_samples_were_lost_in_a_kill_is_named() {
     let folder = folder();
