@@ -45,6 +45,7 @@ fn main() {
         .allowlist_var("(MLX|mlx)_.*")
         // Written by hand in lib.rs: they differ between processors, or are never looked into.
         .blocklist_function("mlx_.*(float16).*")
+        .blocklist_function("mlx_pad")
         .blocklist_type("FILE|_IO_.*|__.*")
         .layout_tests(false)
         .generate_comments(false)

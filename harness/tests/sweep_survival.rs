@@ -375,6 +375,7 @@ fn a_full_disk_stops_the_sweep_with_the_finished_rows_safe() -> Outcome {
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(said.contains("could not be kept") && said.contains("if any, stay there"), "{said}");
+    assert!(said.contains(".csv.partial; --resume goes on with it"), "{said}");
     let kept = readable(&bench)?;
     assert!((1..8).contains(&kept), "{kept} rows were kept");
     let output = sweep(&bench, None, &["--resume"])?;

@@ -42,12 +42,14 @@ const SECRET: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "API_KEY"];
 
 /// Of those that matter, the ones that change no measurement: where things lie, what is waited for, what is printed. The
 /// interpreter of a reference is told by what it says of itself.
-const COMPUTE_NOTHING: [&str; 8] = [
+const COMPUTE_NOTHING: [&str; 10] = [
     "BENCHMARKS_DIR",
     "BENCH_ALLOW_STALE_BINARY",
     "INDEXER_EXTRA_NAMES",
     "MLXCEL_BENCH_IGNORE_OOM_RECORD",
+    "MLXCEL_BENCH_QUIET_RECORD",
     "MLXCEL_CACHE_DIR",
+    "MLXCEL_CATALOG_HOST",
     "MLXLM_PYTHON",
     "MODELS_DIR",
     "RUST_BACKTRACE",
@@ -98,6 +100,8 @@ mod tests {
             ("RAYON_NUM_THREADS", "2"),
             ("MODELS_DIR", "/m"),
             ("QUIET_HOLD", "9"),
+            // Another file each time, where `quiet --` starts the sweep.
+            (crate::host::pause::VARIABLE, "/t/record"),
         ];
         let kept =
             that_compute(pairs.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));

@@ -29,7 +29,7 @@ pub(super) fn verify(
     for discrepancy in ending(path, total, complete, provenance) {
         verification.found(discrepancy);
     }
-    for discrepancy in roster::verify(path, rows, total, provenance) {
+    for discrepancy in roster::verify(csv, path, rows, total, provenance) {
         verification.found(discrepancy);
     }
     let stamps = stamps::of(&provenance.binary, &provenance.machine, provenance.backend);

@@ -1,4 +1,5 @@
-//! The rows against what was planned and what came of their earlier attempts, as the provenance says.
+//! The rows against what was planned, what came of their earlier attempts, and whether controls judged them, as the
+//! provenance says.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +12,17 @@ use crate::provenance::Provenance;
 
 /// What differs between the planned paths and those of the rows, of a complete run; and between the attempts of the rows and
 /// the list of those that were superseded. `total` also counts rows that could not be read.
-pub(super) fn verify(path: &Path, rows: &[Line], total: usize, provenance: &Provenance) -> Vec<Discrepancy> {
+pub(super) fn verify(
+    csv: &Path,
+    path: &Path,
+    rows: &[Line],
+    total: usize,
+    provenance: &Provenance,
+) -> Vec<Discrepancy> {
     let mut found = Vec::new();
     if provenance.ending.complete {
         found.extend(planned(path, rows, total, provenance));
+        found.extend(unjudged(csv, rows, provenance));
     }
     found.extend(rows.iter().filter_map(|line| superseded(path, line, provenance)));
     found
@@ -53,6 +61,22 @@ fn planned(path: &Path, rows: &[Line], total: usize, provenance: &Provenance) ->
     }
     let discrepancy = Discrepancy::new(path, "/settings/planned", message);
     Some(discrepancy.values(Some(count.to_string()), Some(total.to_string())))
+}
+
+/// In a complete run with controls, no row is valid that has none around it.
+fn unjudged(csv: &Path, rows: &[Line], provenance: &Provenance) -> Vec<Discrepancy> {
+    let setting = |key: &str| provenance.settings.get(key);
+    let controls = setting("control_every").and_then(Value::as_u64).is_some_and(|every| every > 0);
+    // Controls themselves have none around them.
+    if !controls || setting("set").is_some_and(|set| set == "control") {
+        return Vec::new();
+    }
+    let unjudged = |line: &&Line| {
+        line.row.status().is_ok() && line.row.identity().conditions.control.drift_pct.is_none()
+    };
+    let message = "a valid row of a run with controls has one before and one after it";
+    let complaint = |line: &Line| Discrepancy::new(csv, "control_drift_pct", message).at(line.line);
+    rows.iter().filter(unjudged).map(complaint).collect()
 }
 
 /// A row that was measured again stands beside a record of each attempt before.

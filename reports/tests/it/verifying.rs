@@ -364,3 +364,48 @@ fn rates_of_historical_files_that_follow_from_nothing_are_found() {
         "{found:#?}"
     );
 }
+
+#[test]
+fn a_complete_run_has_the_rows_that_were_planned_and_not_just_as_many() {
+    let (_folder, [csv, _, provenance]) = set();
+    let rows = mlxcel_reports::store::open(&csv).expect("OK because the set is whole").rows;
+    let mut planned: Vec<String> =
+        rows.iter().map(|row| row.identity().checkpoint.model_path.clone()).collect();
+    let plan = |planned: &[String], later: &[String]| {
+        edit_json(&provenance, |document| {
+            document["settings"]["planned"] = json!(planned);
+            document["settings"]["planned_later"] = json!(later);
+        });
+        verified(&csv).discrepancies
+    };
+    assert_eq!(plan(&planned, &[]), []);
+    let last = planned.pop().expect("OK because there are rows");
+    assert_eq!(plan(&planned, std::slice::from_ref(&last)), []);
+    assert_eq!(plan(&planned, &[]).len(), 1);
+    planned.push("models/another".to_owned());
+    let found = plan(&planned, &[]);
+    let [only] = found.as_slice() else { panic!("{found:?}") };
+    let said = format!("{only:?}");
+    assert!(said.contains("without one: models/another") && said.contains(&last), "{said}");
+}
+
+#[test]
+fn an_attempt_that_no_row_counts_and_a_valid_row_that_no_control_judged_are_found() {
+    let (_folder, [csv, _, provenance]) = set();
+    let found = |key: &str, value: Value| {
+        edit_json(&provenance, |document| document["settings"][key] = value);
+        let found = verified(&csv).discrepancies;
+        edit_json(&provenance, |document| document["settings"][key] = Value::Null);
+        found
+    };
+    assert_eq!(found("superseded", json!([])), []);
+    let record = json!([{ "order_index": 0, "attempt": 1, "status": "INVALID:spread" }]);
+    let said = format!("{:?}", found("superseded", record));
+    assert!(said.contains("/settings/superseded"), "{said}");
+    assert_eq!(found("control_every", json!(0)), []);
+    let valid = mlxcel_reports::store::open(&csv).expect("OK because the set is whole").rows;
+    let valid = valid.iter().filter(|row| row.status().is_ok()).count();
+    let unjudged = found("control_every", json!(10));
+    assert!(valid > 0 && unjudged.len() == valid, "{unjudged:?}");
+    assert!(unjudged.iter().all(|one| format!("{one:?}").contains("control_drift_pct")), "{unjudged:?}");
+}

@@ -78,7 +78,9 @@ impl Progress {
                 rounds += 1;
                 std::hint::spin_loop();
             } else {
-                self.asleep.store(true, Ordering::SeqCst);
+                // As an exchange: emulators of Arm were seen to let the load below overtake a plain store, after which nobody
+                // would wake this thread. It costs nothing more.
+                self.asleep.swap(true, Ordering::SeqCst);
                 while self.inside.load(Ordering::SeqCst) > 0 {
                     thread::park();
                 }

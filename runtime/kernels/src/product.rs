@@ -301,13 +301,15 @@ unsafe fn quantized_products(means: Means<'_>, x: &Rows, jobs: &[(Weight, &Outpu
         .collect();
     // SAFETY: the caller's promise.
     unsafe {
-        let integer = jobs.first().is_some_and(|(weight, _)| quantized::integer::serves(means.isa, weight));
-        if x.rows <= SMALL_ROWS && integer {
-            quantized::integer::products(means, x, &jobs);
-        } else if x.rows <= SMALL_ROWS {
-            quantized::rows::products(means, x, &jobs);
-        } else {
+        if x.rows > SMALL_ROWS {
             blocked::products(means, x, &jobs);
+            return;
         }
+        #[cfg(target_arch = "x86_64")]
+        if jobs.first().is_some_and(|(weight, _)| quantized::integer::serves(means.isa, weight)) {
+            quantized::integer::products(means, x, &jobs);
+            return;
+        }
+        quantized::rows::products(means, x, &jobs);
     }
 }

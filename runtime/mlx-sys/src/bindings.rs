@@ -3737,21 +3737,6 @@ unsafe extern "C" {
     ) -> ::std::os::raw::c_int;
 }
 unsafe extern "C" {
-    pub fn mlx_pad(
-        res: *mut mlx_array,
-        a: mlx_array,
-        axes: *const ::std::os::raw::c_int,
-        axes_num: usize,
-        low_pad_size: *const ::std::os::raw::c_int,
-        low_pad_size_num: usize,
-        high_pad_size: *const ::std::os::raw::c_int,
-        high_pad_size_num: usize,
-        pad_value: mlx_array,
-        mode: *const ::std::os::raw::c_char,
-        s: mlx_stream,
-    ) -> ::std::os::raw::c_int;
-}
-unsafe extern "C" {
     pub fn mlx_pad_symmetric(
         res: *mut mlx_array,
         a: mlx_array,

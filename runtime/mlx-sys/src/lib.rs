@@ -28,6 +28,20 @@ unsafe extern "C" {
     pub fn mlx_array_item_bfloat16(res: *mut bfloat16_t, arr: mlx_array) -> ::std::os::raw::c_int;
     pub fn mlx_array_data_float16(arr: mlx_array) -> *const float16_t;
     pub fn mlx_array_data_bfloat16(arr: mlx_array) -> *const bfloat16_t;
+    /// `mode` is a C string. `mlx-rs` gives it as signed characters, which those of C are not on 64-bit Arm outside macOS.
+    pub fn mlx_pad(
+        res: *mut mlx_array,
+        a: mlx_array,
+        axes: *const ::std::os::raw::c_int,
+        axes_num: usize,
+        low_pad_size: *const ::std::os::raw::c_int,
+        low_pad_size_num: usize,
+        high_pad_size: *const ::std::os::raw::c_int,
+        high_pad_size_num: usize,
+        pad_value: mlx_array,
+        mode: *const i8,
+        s: mlx_stream,
+    ) -> ::std::os::raw::c_int;
     /// The file that the loader took MLX from; null when it cannot say. Owned by the loader.
     pub fn mlxcel_library_path() -> *const ::std::os::raw::c_char;
     /// Calls `visit` once for each operation that `output` waits for; 0, or 1 where it failed.

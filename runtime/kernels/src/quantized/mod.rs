@@ -5,8 +5,10 @@
 //! is a 4-bit float (E2M1) and the scale a byte (E8M0 for groups of 32, E4M3 for groups of 16), after the OCP
 //! Microscaling formats specification 1.0 and NVIDIA's NVFP4.
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod integer;
 mod piece;
+#[cfg(target_arch = "x86_64")]
 mod planes;
 pub(crate) mod rows;
 pub(crate) mod scales;

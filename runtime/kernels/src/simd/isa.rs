@@ -1,6 +1,8 @@
 //! Which instruction sets there are, and which this processor has.
 
-use super::{DotKernel, Kernel, Portable};
+#[cfg(target_arch = "x86_64")]
+use super::DotKernel;
+use super::{Kernel, Portable};
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -13,7 +15,9 @@ pub enum Isa {
     Avx512,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// Whatever the compiler makes of plain code for the target: NEON on 64-bit Arm, SSE2 on x86-64.
+    /// 64-bit Arm with NEON.
+    Neon,
+    /// Whatever the compiler makes of plain code for the target.
     Portable,
 }
 
@@ -43,6 +47,10 @@ impl Isa {
                     available.push(Self::Avx2);
                 }
             }
+            #[cfg(target_arch = "aarch64")]
+            if std::arch::is_aarch64_feature_detected!("neon") {
+                available.push(Self::Neon);
+            }
             available.push(Self::Portable);
             available
         })
@@ -53,7 +61,7 @@ impl Isa {
         Self::available().first().copied().unwrap_or(Self::Portable)
     }
 
-    /// The one of this name (`avx512`, `avx2`, `portable`), if this processor has it.
+    /// The one of this name ([`name`](Self::name)), if this processor has it.
     pub fn named(name: &str) -> Option<Self> {
         Self::available().iter().copied().find(|isa| isa.name() == name)
     }
@@ -64,6 +72,7 @@ impl Isa {
             Self::Avx512Vnni => "avx512vnni",
             Self::Avx512 => "avx512",
             Self::Avx2 => "avx2",
+            Self::Neon => "neon",
             Self::Portable => "portable",
         }
     }
@@ -72,7 +81,7 @@ impl Isa {
     pub(crate) fn lanes(self) -> usize {
         match self.on_this_processor() {
             Self::Avx512Vnni | Self::Avx512 => 16,
-            Self::Avx2 | Self::Portable => 8,
+            Self::Avx2 | Self::Neon | Self::Portable => 8,
         }
     }
 
@@ -82,6 +91,7 @@ impl Isa {
     }
 
     /// Lanes of a vector of [`Dot`](super::Dot), where this instruction set has products of bytes.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn dot_lanes(self) -> Option<usize> {
         matches!(self.on_this_processor(), Self::Avx512Vnni).then_some(16)
     }
@@ -91,8 +101,8 @@ impl Isa {
     ///
     /// # Safety
     /// What the kernel asks for.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) unsafe fn run_dot<K: DotKernel>(self, kernel: K) {
-        #[cfg(target_arch = "x86_64")]
         if self.dot_lanes().is_some() {
             // SAFETY: the processor was seen to have the instruction set; the rest is the caller's promise.
             unsafe { avx512vnni(kernel) };
@@ -112,6 +122,8 @@ impl Isa {
                 Self::Avx512Vnni | Self::Avx512 => avx512(kernel),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => avx2(kernel),
+                #[cfg(target_arch = "aarch64")]
+                Self::Neon => neon(kernel),
                 _ => kernel.run::<Portable>(),
             }
         }
@@ -143,4 +155,11 @@ unsafe fn avx512vnni<K: DotKernel>(kernel: K) {
 unsafe fn avx2<K: Kernel>(kernel: K) -> K::Output {
     // SAFETY: the features are on in this function.
     unsafe { kernel.run::<super::Avx2>() }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn neon<K: Kernel>(kernel: K) -> K::Output {
+    // SAFETY: the feature is on in this function.
+    unsafe { kernel.run::<super::Neon>() }
 }

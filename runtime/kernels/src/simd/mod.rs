@@ -11,13 +11,19 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512vnni;
 mod isa;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
+#[cfg(test)]
+mod tests;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
 pub use isa::Isa;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
 pub(crate) use portable::Portable;
 
 /// The most lanes that any instruction set has.
@@ -94,10 +100,11 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn pick(from: *const f32, indices: Self::W) -> Self::F;
 }
 
-/// An instruction set with products of bytes. A vector of words is then a vector of four times as many bytes, too.
+/// An instruction set with products of bytes, so far one of x86-64. A vector of words is then a vector of four times as many bytes, too.
 ///
 /// # Safety of the methods
 /// As of [`Simd`].
+#[cfg(target_arch = "x86_64")]
 pub(crate) trait Dot: Simd {
     unsafe fn zero() -> Self::W;
     /// The first `count` bytes (at most `4 · LANES`), and zeros.
@@ -120,6 +127,7 @@ pub(crate) trait Dot: Simd {
 }
 
 /// A computation that wants products of bytes.
+#[cfg(target_arch = "x86_64")]
 pub(crate) trait DotKernel {
     /// Computes.
     ///

@@ -1,4 +1,4 @@
-//! Plain code in vectors of 8, which the compiler turns into what the target has: NEON on 64-bit Arm.
+//! Plain code in vectors of 8, of which the compiler makes what it can for the target.
 
 use super::Simd;
 use half::{bf16, f16};

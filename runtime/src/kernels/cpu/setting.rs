@@ -2,7 +2,7 @@
 //!
 //! - `MLXCEL_CPU_KERNELS`: `0` leaves everything to MLX's own operations.
 //! - `MLXCEL_QMV_WIDE`: `0` computes small products row by row, `1` (the default) all rows in one pass.
-//! - `MLXCEL_CPU_ISA`: `avx512vnni`, `avx512`, `avx2` or `portable` instead of the best that the processor has.
+//! - `MLXCEL_CPU_ISA`: `avx512vnni`, `avx512`, `avx2`, `neon` or `portable` instead of the best that the processor has.
 
 use crate::version::Backend;
 use mlxcel_kernels::{Isa, Means, Pool, Width};
