@@ -127,7 +127,7 @@ fn every_format_goes_to_the_file_and_nothing_is_replaced() -> Outcome {
         ("table", "alpha"),
         ("json", "\"verdict\": \"ok\""),
         ("markdown", "| alpha | 100.00 | 200.00 | 2.000 |"),
-        ("csv", "pair,alpha,,decode,tok/s,100,200,2.0,,,1,1,,true,,"),
+        ("csv", "pair,alpha,,decode,tok/s,100,200,2.0,,,1,1,,true,one measurement a side,"),
     ] {
         let line = format!(
             "compare --before a.csv --after b.csv --vary commit --format {format} --out {format}.out"

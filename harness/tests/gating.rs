@@ -1,93 +1,15 @@
 //! `gate` as a command, a baseline by ancestry, and the examples of `docs/ci.md` and `docs/gating.md`, run.
 
-#[path = "common/program.rs"]
-mod program;
+#[path = "common/gates.rs"]
+mod gates;
 
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
+use gates::{Folder, HEADER, Outcome, player, row, said, script, stderr};
 use serde_json::Value;
-use tempfile::TempDir;
-
-type Outcome = Result<(), Box<dyn Error>>;
-
-const HEADER: &str = "model,model_path,prompt_tokens,generated_tokens,prefill_ms,prefill_tok_s,decode_ms,decode_tok_s,date,\
-                      hardware,mlxcel_version,build_type,max_tokens,prompt,prompt_target_len,mlxcel_commit,mlx_commit\n";
-const PROGRAM: &str = env!("CARGO_BIN_EXE_mlxcel-bench");
-
-/// A row of the historical layout with commits.
-fn row(model: &str, decode_ms: f64, commit: &str) -> String {
-    format!(
-        "{model},./models/{model}/,512,128,100.00,5120.00,{decode_ms:.2},,2026-09-09,Apple_M5_Max_128GB,0.7.0,release,128,\
-         \"Hello, how are you today?\",512,{commit},9a795735\n"
-    )
-}
-
-struct Folder(TempDir);
-
-impl Folder {
-    fn new() -> std::io::Result<Self> {
-        tempfile::tempdir().map(Self)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Result files of one row each, 1.csv and so on, with decode times of about `decode_ms`.
-    fn side(&self, name: &str, count: u32, decode_ms: f64, commit: &str) -> Outcome {
-        fs::create_dir_all(self.path(name))?;
-        for number in 1..=count {
-            let text = row("alpha", decode_ms + f64::from(number * 7 % count), commit);
-            fs::write(self.path(name).join(format!("{number}.csv")), HEADER.to_owned() + &text)?;
-        }
-        Ok(())
-    }
-
-    fn run(&self, line: &str) -> std::io::Result<Output> {
-        Command::new(PROGRAM).current_dir(self.0.path()).args(line.split_whitespace()).output()
-    }
-
-    fn git(&self, line: &str) -> Result<String, Box<dyn Error>> {
-        let output = Command::new("git")
-            .current_dir(self.0.path())
-            .args(["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"])
-            .args(line.split_whitespace())
-            .output()?;
-        if !output.status.success() {
-            return Err(format!("git {line}: {}", stderr(&output)).into());
-        }
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    }
-
-    fn commit(&self, message: &str) -> Result<String, Box<dyn Error>> {
-        self.git("add --all")?;
-        self.git(&format!("commit --quiet --allow-empty --no-verify -m {message}"))?;
-        Ok(self.git("rev-parse HEAD")?.chars().take(8).collect())
-    }
-
-    /// A repository in which a baseline of eight files was measured with one commit and committed in the next, which is
-    /// `origin/main`; then comes the change under test. Returns its commit.
-    fn repository(&self) -> Result<String, Box<dyn Error>> {
-        self.git("init --quiet")?;
-        let measured = self.commit("measured")?;
-        self.side("benchmarks/baseline", 8, 1270.0, &measured)?;
-        self.commit("baseline")?;
-        self.git("update-ref refs/remotes/origin/main HEAD")?;
-        fs::write(self.path("change"), "a change")?;
-        self.commit("change")
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(output))
-}
 
 const GATE: &str = "gate --metric decode --baseline a --candidate b";
 
@@ -228,6 +150,44 @@ fn a_change_cannot_bring_its_own_baseline() -> Outcome {
 }
 
 #[test]
+fn a_baseline_that_is_not_the_protected_copy_is_refused() -> Outcome {
+    let folder = Folder::new()?;
+    let candidate = folder.repository()?;
+    folder.side("candidate", 8, 1271.0, &candidate)?;
+    let line = "gate --metric decode --protected-branch origin/main --baseline benchmarks/baseline --candidate candidate \
+                --format json";
+    let output = folder.run(line)?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    fs::write(folder.path("report.json"), &output.stdout)?;
+    let verified = folder.run("verify report.json")?;
+    assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+    let text = fs::read_to_string(folder.path("report.json"))?;
+    let mut report: Value = serde_json::from_str(&text)?;
+    report["protected"]["copies"][0]["sha256"] = Value::from("0000");
+    fs::write(folder.path("report.json"), report.to_string())?;
+    assert_eq!(folder.run("verify report.json")?.status.code(), Some(1));
+    // Edited in the working tree, and then committed with the change: neither is what the branch has.
+    folder.side("benchmarks/baseline", 8, 1600.0, &candidate)?;
+    for _ in 0..2 {
+        let output = folder.run(line)?;
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        assert_eq!(report["refused"].as_array().map(Vec::len), Some(8));
+        assert_eq!(report["refused"][0]["rule"], "P26");
+        fs::write(folder.path("refused.json"), &output.stdout)?;
+        let verified = folder.run("verify refused.json")?;
+        assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+        folder.commit("cheat")?;
+    }
+    // By the policy as well.
+    fs::write(folder.path("gate.toml"), "metrics = [\"decode\"]\nprotected_branch = \"origin/main\"\n")?;
+    let output =
+        folder.run("gate --policy gate.toml --baseline benchmarks/baseline --candidate candidate")?;
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    Ok(())
+}
+
+#[test]
 fn the_nearest_measured_ancestor_is_the_baseline() -> Outcome {
     let folder = Folder::new()?;
     folder.git("init --quiet")?;
@@ -264,10 +224,16 @@ fn the_nearest_measured_ancestor_is_the_baseline() -> Outcome {
         .filter_map(|input| input["path"].as_str())
         .collect();
     assert!(inputs.len() == 1 && inputs[0].ends_with(":store/newer.csv"), "{inputs:?}");
-    let notes = report["notes"].to_string();
+    let remarks = report["remarks"].to_string();
     for name in ["oldest.csv", "stranger.csv", "dirty.csv", "unknown.csv"] {
-        assert!(notes.contains(name), "{name}: {notes}");
+        assert!(remarks.contains(name), "{name}: {remarks}");
     }
+    fs::write(folder.path("report.json"), &output.stdout)?;
+    let verified = folder.run("verify report.json")?;
+    assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
+    // The report of a repository that is not here.
+    fs::remove_dir_all(folder.path(".git"))?;
+    assert_eq!(folder.run("verify report.json")?.status.code(), Some(3));
     Ok(())
 }
 
@@ -299,25 +265,6 @@ fn the_files_in_the_documentation_can_be_used() -> Outcome {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("required smollm2-*"), "{}", said(&output));
     Ok(())
-}
-
-/// A program that plays `sweep` with prepared files, one a call, notes each call, and is the real one in all else.
-fn player(folder: &Folder, at: &Path, prepared: &str) -> Outcome {
-    let text = format!(
-        "#!/bin/sh\nset -eu\nif [ \"$1\" != sweep ]; then exec '{PROGRAM}' \"$@\"; fi\necho \"{prepared} $*\" >> '{}'\n\
-         while [ $# -gt 0 ]; do case $1 in --out) out=$2;; --suffix) suffix=$2;; esac; shift; done\n\
-         mkdir -p \"$out\"\ncount=$(ls \"$out\" | wc -l)\ncp '{}'/$((count + 1)).csv \"$out/$suffix.csv\"\n",
-        folder.path("calls").display(),
-        folder.path(prepared).display()
-    );
-    script(at, &text)
-}
-
-fn script(at: &Path, text: &str) -> Outcome {
-    if let Some(parent) = at.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    Ok(program::script(at, text)?)
 }
 
 /// Runs a script of the documentation in the folder, with the player and a `cargo` that does nothing on the path.
@@ -417,66 +364,5 @@ fn the_steps_of_the_workflow_pass_and_fail() -> Outcome {
         assert!(summary.starts_with("<!-- mlxcel-bench gate -->\n**Benchmark gate: "), "{summary}");
         assert!(folder.path("work/gate.xml").is_file());
     }
-    Ok(())
-}
-
-/// Sides of one file each in which the candidate looks slower, and programs that measure anew.
-fn flagged(baseline_ms: f64, candidate_ms: f64, commit: &str) -> Result<Folder, Box<dyn Error>> {
-    let folder = Folder::new()?;
-    folder.side("a", 1, 1270.0, "11111111")?;
-    folder.side("b", 1, 1600.0, "22222222")?;
-    folder.side("anew-a", 8, baseline_ms, commit)?;
-    folder.side("anew-b", 8, candidate_ms, "22222222")?;
-    player(&folder, &folder.path("bench-a"), "anew-a")?;
-    player(&folder, &folder.path("bench-b"), "anew-b")?;
-    Ok(folder)
-}
-
-const CONFIRM: &str = "gate --metric decode --baseline a --candidate b --format json --confirm --confirm-out anew \
-                       --baseline-program bench-a --candidate-program bench-b";
-
-#[test]
-fn a_flagged_row_is_measured_anew_in_turn_and_confirmed_or_cleared() -> Outcome {
-    for (baseline_ms, candidate_ms, code, state) in
-        [(1270.0, 1600.0, 1, "regressed"), (1270.0, 1272.0, 0, "same")]
-    {
-        let folder = flagged(baseline_ms, candidate_ms, "11111111")?;
-        let output = folder.run(CONFIRM)?;
-        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
-        let report: Value = serde_json::from_slice(&output.stdout)?;
-        assert_eq!(report["rows"][0]["state"], state);
-        assert_eq!(report["rows"][0]["test"]["units_before"], 8);
-        assert!(report["rows"][0]["reason"].as_str().is_some_and(|reason| reason.contains("measured anew")));
-        assert_eq!(report["inputs"].as_array().map(Vec::len), Some(18));
-        // It was so in the first stage, and is no longer.
-        assert!(!report["notes"].to_string().contains("one measurement a side"), "{}", report["notes"]);
-        let calls = fs::read_to_string(folder.path("calls"))?;
-        let order: String =
-            calls.lines().map(|call| if call.starts_with("anew-a") { 'A' } else { 'B' }).collect();
-        assert_eq!(order, "ABBAABBAABBAABBA");
-        assert!(
-            calls
-                .lines()
-                .all(|call| call.contains("/models/alpha --out ") && call.contains("--max-tokens 128"))
-        );
-    }
-    Ok(())
-}
-
-#[test]
-fn a_program_of_another_commit_confirms_nothing() -> Outcome {
-    let folder = flagged(1270.0, 1600.0, "33333333")?;
-    let output = folder.run(CONFIRM)?;
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(stderr(&output).contains("33333333"), "{}", stderr(&output));
-    Ok(())
-}
-
-#[test]
-fn without_a_flagged_row_nothing_is_measured_anew() -> Outcome {
-    let folder = flagged(1270.0, 1600.0, "11111111")?;
-    folder.side("b", 1, 1271.0, "22222222")?;
-    assert_eq!(folder.run(CONFIRM)?.status.code(), Some(0));
-    assert!(!folder.path("calls").exists() && !folder.path("anew").exists());
     Ok(())
 }

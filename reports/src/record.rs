@@ -4,15 +4,19 @@
 //! fact is known, unknown, or of a kind that the file's layout has no place for. A rate is never stored: it follows from
 //! counts and times by one convention, (N-1) decode steps over the time of those steps.
 
+mod extra;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::civil::Date;
 
 use crate::measure::{Decode, Prefill};
 use crate::revision;
-use crate::row::{CheckpointId, Control, Generation};
 use crate::status::{Exclusion, Fail, Rule, Skip, Status};
 use crate::text::words;
+
+pub use extra::{Controls, Extra, Generated, Rare, RateDisagreement};
 
 words! {
     /// Kind of measurement, over all layouts. Rows of two kinds are never compared.
@@ -247,62 +251,6 @@ impl Outcome {
     }
 }
 
-/// A rate that a row states and its counts and times do not give.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RateDisagreement {
-    /// Whose rate it is.
-    pub metric: Metric,
-    /// As it stands in the file, in tokens a second.
-    pub stated: f64,
-    /// Tokens over time, as the tools of the file's layout computed it.
-    pub derived: f64,
-}
-
-/// Figures that few layouts have.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Extra {
-    /// Peak of MLX's memory.
-    pub peak_memory_bytes: Option<u64>,
-    /// Time to load the checkpoint.
-    pub load_nanos: Option<u64>,
-    /// Memory read a second by a kernel.
-    pub bandwidth_bytes_s: Option<f64>,
-    /// `100 * (max - min) / median` of the repetitions' decode rates.
-    pub decode_spread_pct: Option<f64>,
-    /// The same of their prefill rates.
-    pub prefill_spread_pct: Option<f64>,
-    /// Decode steps a second of each repetition, where a samples file has them.
-    pub decode_rates: Vec<f64>,
-    /// Prompt tokens a second of each repetition.
-    pub prefill_rates: Vec<f64>,
-    /// Identity of the checkpoint's content.
-    pub checkpoint: Option<CheckpointId>,
-    /// SHA-256 of the prompt's token ids.
-    pub prompt_sha256: Option<Arc<str>>,
-    /// Why generation ended, the digest of what it gave, and prompt tokens that a cache had.
-    pub generation: Generation,
-    /// The control rows around it.
-    pub control: Control,
-    /// How often it was measured until it was this row.
-    pub attempts: Option<u32>,
-    /// The run that wrote the row.
-    pub run_id: Option<Arc<str>>,
-    /// The checkpoint's model type.
-    pub model_type: Option<Arc<str>>,
-    /// Share of the measured time in which other work ran, in percent, where that is too much.
-    pub too_contended_pct: Option<f64>,
-    /// Share of the host's memory bandwidth that the decode rate needs, in percent, where that cannot be.
-    pub implausible_pct: Option<f64>,
-    /// By how much the use of swap grew during the measurement.
-    pub swap_growth_bytes: Option<u64>,
-    /// The worst thermal state during it.
-    pub thermal_worst: Option<Arc<str>>,
-    /// Source of power, and its mode.
-    pub power: Option<Arc<str>>,
-    /// Rates that the row states and that do not follow from it.
-    pub rate_disagreements: Vec<RateDisagreement>,
-}
-
 words! {
     /// What is compared.
     pub enum Metric ("metric") {
@@ -384,9 +332,14 @@ impl Record {
             Metric::Prefill => Prefill::new(self.prompt_tokens?, self.prefill_nanos?).tok_s(),
             Metric::Load => extra?.load_nanos.map(|nanos| nanos as f64 / 1e6),
             Metric::PeakMemory => extra?.peak_memory_bytes.map(|bytes| bytes as f64),
-            Metric::Bandwidth => extra?.bandwidth_bytes_s,
+            Metric::Bandwidth => extra?.rare.as_deref()?.bandwidth_bytes_s,
         };
         value.filter(|value| value.is_finite() && *value > 0.0)
+    }
+
+    /// What few rows have.
+    pub fn rare(&self) -> Option<&Rare> {
+        self.extra.as_deref()?.rare.as_deref()
     }
 
     /// Spread of the repetitions behind a metric, in percent.
@@ -401,9 +354,9 @@ impl Record {
 
     /// The values of the repetitions behind a metric; the row's own where none are known.
     pub fn repetitions(&self, metric: Metric) -> Vec<f64> {
-        let rates = self.extra.as_deref().map(|extra| match metric {
-            Metric::Decode => extra.decode_rates.as_slice(),
-            Metric::Prefill => extra.prefill_rates.as_slice(),
+        let rates = self.rare().map(|rare| match metric {
+            Metric::Decode => rare.decode_rates.as_slice(),
+            Metric::Prefill => rare.prefill_rates.as_slice(),
             _ => &[],
         });
         match rates {
@@ -437,11 +390,15 @@ pub(crate) const SHAPE: [Field; 9] = [
 ];
 
 /// One spelling for a path: no leading `./`, no trailing or doubled slash.
-pub fn normal_path(path: &str) -> String {
+pub fn normal_path(path: &str) -> Cow<'_, str> {
+    let is_normal = !path.split('/').any(|part| part.is_empty() || part == ".");
+    if is_normal && !path.is_empty() {
+        return Cow::Borrowed(path);
+    }
     let absolute = path.starts_with('/');
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let joined = parts.join("/");
-    if absolute { format!("/{joined}") } else { joined }
+    Cow::Owned(if absolute { format!("/{joined}") } else { joined })
 }
 
 #[cfg(test)]

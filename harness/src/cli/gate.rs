@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use mlxcel_reports::compare::options::{Acceptance, Axis};
+use mlxcel_reports::gate::policy::Overrides;
 use mlxcel_reports::record::Metric;
 
 /// Whether a candidate may pass: its measurements against a baseline's, by a policy.
@@ -26,6 +27,10 @@ pub struct GateArgs {
     /// part: --baseline then names paths within the repository, and of the files there those of the nearest ancestor count.
     #[arg(long, value_name = "REVISION")]
     pub baseline_from_git: Option<String>,
+    /// Refuse a baseline whose files are not byte for byte those of the commit where this branch, tag or commit and the
+    /// checked-out one part, in place of the policy's `protected_branch`.
+    #[arg(long, value_name = "REVISION", conflicts_with = "baseline_from_git")]
+    pub protected_branch: Option<String>,
     /// Policy file (docs/gating.md).
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
@@ -73,6 +78,18 @@ pub struct GateArgs {
     /// Write the result to a file as well, for example junit=gate.xml. May be repeated. No file is replaced.
     #[arg(long, value_name = "FORMAT=FILE")]
     pub report: Vec<ReportFile>,
+}
+
+impl GateArgs {
+    /// What stands in place of the policy's.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            vary: self.vary,
+            metrics: self.metric.clone(),
+            accept: self.accept.clone(),
+            protected_branch: self.protected_branch.clone(),
+        }
+    }
 }
 
 /// A form of a gate's result.

@@ -8,9 +8,8 @@ use anyhow::{Context as _, bail};
 use mlxcel_catalog::table::Table;
 use mlxcel_reports::compare::baseline::readings;
 use mlxcel_reports::compare::compare;
-use mlxcel_reports::compare::finding::{Finding, Tier};
 use mlxcel_reports::compare::options::{Acceptance, Options};
-use mlxcel_reports::compare::report::{Comparison, Verdict};
+use mlxcel_reports::compare::report::{Comparison, Source, Verdict};
 use mlxcel_reports::history::{self, SourceFile};
 use mlxcel_reports::names::{ExactNames, NameResolver};
 use mlxcel_reports::render::comparison as render;
@@ -37,13 +36,9 @@ pub(super) fn run(arguments: &CompareArgs) -> anyhow::Result<Exit> {
     }
     let folder =
         arguments.store.as_deref().or_else(|| arguments.before.parent()).unwrap_or_else(|| Path::new("."));
-    let (readings, unreadable) = readings(folder, [&before, &after], names.as_ref(), options.metric);
+    let readings = readings(folder, [&before, &after], names.as_ref(), options.metric);
     let mut comparison = compare(&before, &after, names.as_ref(), &options, &readings, &RuleSet::all());
-    for path in unreadable {
-        let message =
-            format!("`{}` cannot be read, so a newer reading in it would go unseen", path.display());
-        comparison.warnings.push(Finding::new("P17", Tier::Warn, "file", message));
-    }
+    comparison.sources.extend(arguments.catalog.as_deref().map(|path| Source::of("catalog", path, path)));
     let refused = comparison.verdict == Verdict::Refused;
     if refused {
         for (title, findings) in [("dropped", &comparison.dropped), ("refused", &comparison.refused)] {

@@ -8,10 +8,10 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use git2::Repository;
 use mlxcel_reports::compare::options::Options;
-use mlxcel_reports::verify::{Context, Invocation, Verification, verify};
+use mlxcel_reports::verify::{Context, GateInvocation, Invocation, Verdict, Verification, verify};
 use serde_json::{Value, json};
 
-use super::compare::{names, options};
+use super::compare::options;
 use crate::cli::{Cli, Command, ListFormat, VerifyArgs};
 use crate::exit::Exit;
 use crate::text::{complain, one_line, say, told};
@@ -20,17 +20,17 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
     let mut text = String::new();
     let mut documents = Vec::new();
     let mut exit = Exit::Fine;
+    let context =
+        Context { read_command: &read_command, read_gate: &read_gate, read_committed: &read_committed };
     for file in &arguments.files {
-        match verify(file, Context { read_command: &read_command }) {
+        match verify(file, context) {
             Ok(mut verification) => {
                 if arguments.committed {
                     committed(&mut verification);
                 }
-                if !verification.is_consistent() && exit == Exit::Fine {
-                    exit = Exit::Failure;
-                }
+                exit = worse(exit, &verification);
                 text.push_str(&shown(&verification));
-                documents.push(serde_json::to_value(&verification)?);
+                documents.push(document(&verification)?);
             }
             Err(error) => {
                 exit = Exit::BadInput;
@@ -46,6 +46,25 @@ pub(super) fn run(arguments: &VerifyArgs) -> anyhow::Result<Exit> {
     }
     .context("cannot write to stdout")?;
     Ok(exit)
+}
+
+/// What does not follow outweighs what could not be looked at, and both are outweighed by a file that cannot be read.
+fn worse(exit: Exit, verification: &Verification) -> Exit {
+    match (exit, verification.verdict()) {
+        (Exit::BadInput, _) => Exit::BadInput,
+        (_, Verdict::Failed) => Exit::Failure,
+        (Exit::Fine, Verdict::Unverifiable) => Exit::Inconclusive,
+        (exit, _) => exit,
+    }
+}
+
+/// A verification with what it comes to, for programs.
+fn document(verification: &Verification) -> serde_json::Result<Value> {
+    let mut document = serde_json::to_value(verification)?;
+    if let Some(fields) = document.as_object_mut() {
+        fields.insert("verdict".to_owned(), verification.verdict().as_str().into());
+    }
+    Ok(document)
 }
 
 /// Rows that only somebody's working folder holds prove nothing to anybody else.
@@ -76,32 +95,67 @@ fn is_committed(path: &Path) -> anyhow::Result<bool> {
     Ok(blob.content() == std::fs::read(&path)?)
 }
 
-/// What a document's command line asked for.
-fn read_command(command: &[String]) -> Result<Invocation, String> {
-    let cli = Cli::try_parse_from(command).map_err(|error| {
+fn parsed(command: &[String]) -> Result<Command, String> {
+    Cli::try_parse_from(command).map(|cli| cli.command).map_err(|error| {
         let said = error.to_string();
         said.lines().next().unwrap_or_default().to_owned()
-    })?;
-    let Command::Compare(arguments) = cli.command else {
+    })
+}
+
+/// What a comparison's command line asked for.
+fn read_command(command: &[String]) -> Result<Invocation, String> {
+    let Command::Compare(arguments) = parsed(command)? else {
         return Err("it is not that of `compare`".to_owned());
     };
     Ok(Invocation {
         before: arguments.before.clone(),
         after: arguments.after.clone(),
         options: Options { command: command.to_vec(), ..options(&arguments) },
-        names: names(arguments.catalog.as_deref()).map_err(|error| told(&error))?,
+        catalog: arguments.catalog.clone(),
         store: arguments.store.clone(),
     })
 }
 
+/// What a gate's command line asked for.
+fn read_gate(command: &[String]) -> Result<GateInvocation, String> {
+    let Command::Gate(arguments) = parsed(command)? else {
+        return Err("it is not that of `gate`".to_owned());
+    };
+    Ok(GateInvocation {
+        baseline: arguments.baseline.clone(),
+        candidate: arguments.candidate.clone(),
+        baseline_from_git: arguments.baseline_from_git.is_some(),
+        policy: arguments.policy.clone(),
+        overrides: arguments.overrides(),
+        spreads: arguments.spreads.clone(),
+        catalog: arguments.catalog.clone(),
+        tell_improvements: arguments.tell_improvements,
+        confirm: arguments.confirm,
+    })
+}
+
+/// The bytes of `COMMIT:PATH` in the repository around the current folder.
+fn read_committed(name: &str) -> Option<Vec<u8>> {
+    let (commit, path) = name.split_once(':')?;
+    let repository = Repository::discover(".").ok()?;
+    let tree = repository.revparse_single(commit).ok()?.peel_to_tree().ok()?;
+    let entry = tree.get_path(Path::new(path)).ok()?;
+    let blob = repository.find_blob(entry.id()).ok()?;
+    Some(blob.content().to_vec())
+}
+
 fn shown(verification: &Verification) -> String {
-    let Verification { file, kind, checked, discrepancies, notes, .. } = verification;
+    let Verification { file, kind, checked, discrepancies, missing, notes, .. } = verification;
     let mut counts: Vec<String> =
         checked.iter().map(|checked| format!("{} {}", checked.count, checked.what)).collect();
     if counts.is_empty() {
         counts.push("nothing could be derived".to_owned());
     }
-    let word = if discrepancies.is_empty() { "ok" } else { "FAILED" };
+    let word = match verification.verdict() {
+        Verdict::Ok => "ok",
+        Verdict::Failed => "FAILED",
+        Verdict::Unverifiable => "UNVERIFIABLE",
+    };
     let mut text = format!("{word} {}: {kind}: {}", one_line(file.display()), counts.join(", "));
     if !discrepancies.is_empty() {
         let verb = if discrepancies.len() == 1 { "does" } else { "do" };
@@ -112,6 +166,10 @@ fn shown(verification: &Verification) -> String {
     for discrepancy in discrepancies {
         // OK to ignore: writing to a String does not fail.
         let _ = writeln!(text, "  {}", one_line(discrepancy));
+    }
+    for missing in missing {
+        // OK to ignore: writing to a String does not fail.
+        let _ = writeln!(text, "  {}", one_line(missing));
     }
     for note in notes {
         // OK to ignore: writing to a String does not fail.

@@ -1,13 +1,13 @@
 //! What a worker's answers are worth: a valid measurement, or why not.
 //!
-//! The evidence is what the worker said; how it ended where it did not say all is `cause`'s. Limits that hold for every
+//! The evidence is what the worker said; how it ended where it did not say all is `cut`'s. Limits that hold for every
 //! result (prompt and generation length, times that run) are `reports`' and are checked when the row is made.
 
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::row::Figures;
 use mlxcel_reports::status::{Exclusion, Rule};
 
-use super::cause::{bad_end, explain};
+use super::cut::{bad_end, explain};
 use crate::worker::protocol::{Generated, Stage};
 use crate::worker::session::{Cut, Session, Task};
 

@@ -1,17 +1,17 @@
 //! A sweep: which checkpoints, one worker each, what came of it, and the rows it makes.
 //!
 //! [`plan`] lists, `prepare` settles, `foresight` says what need not be started, [`run`] arranges, `conduct` measures one
-//! row after another, [`judge`] decides what a worker's answers are worth, `record` fills the rows, `guards` refuses before
+//! row after another, [`judge`] decides what a worker's answers are worth, `cut` what no answers are, `record` fills the rows, `guards` refuses before
 //! anything is measured. Files are the `reports` crate's business.
 
 mod aliases;
 mod attempts;
 mod band;
-mod cause;
 mod conduct;
 mod control_rows;
 mod controls;
 mod cooldown;
+mod cut;
 mod dedup;
 mod ending;
 mod foresight;

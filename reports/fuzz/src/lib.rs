@@ -101,12 +101,12 @@ pub fn documents(data: &[u8]) {
             before: command.first().map(PathBuf::from).unwrap_or_default(),
             after: command.last().map(PathBuf::from).unwrap_or_default(),
             options: Options::default(),
-            names: Box::new(ExactNames),
+            catalog: None,
             store: None,
         })
     };
     let path = Path::new("no-such-folder/document");
-    if let Ok(verification) = verify::document(path, text, Context { read_command: &read_command }) {
+    if let Ok(verification) = verify::document(path, text, Context::of_comparisons(&read_command)) {
         assert!(!verification.is_consistent(), "a comparison of nothing was confirmed");
         for discrepancy in &verification.discrepancies {
             let lines = 1 + text.lines().count() as u64;

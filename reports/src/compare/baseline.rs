@@ -1,14 +1,15 @@
 //! Other files that have measured the same: what a newer reading of a baseline is found in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::civil::Date;
 
+use super::report::Source;
 use crate::history::{self, SourceFile};
 use crate::names::NameResolver;
-use crate::record::{Field, Harness, Metric};
+use crate::record::{Facts, Field, Harness, Metric};
 
 /// One measurement in another file.
 #[derive(Debug, Clone)]
@@ -35,37 +36,102 @@ pub struct Reading {
 
 /// Measurements by the resolved names of their checkpoints.
 #[derive(Debug, Default)]
-pub struct Readings(HashMap<String, Vec<Reading>>);
+pub struct Readings {
+    of_model: HashMap<String, Vec<Reading>>,
+    sources: Vec<Source>,
+    unreadable: Vec<PathBuf>,
+}
 
 impl Readings {
     /// Those of one checkpoint.
     pub fn of(&self, model: &str) -> &[Reading] {
-        self.0.get(model).map_or(&[], Vec::as_slice)
+        self.of_model.get(model).map_or(&[], Vec::as_slice)
     }
+
+    /// The files that may hold a newer reading: of the same host, program and kind as a row of the baseline, or unreadable.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// Files that cannot be read, the folder itself among them where it cannot be listed.
+    pub fn unreadable(&self) -> &[PathBuf] {
+        &self.unreadable
+    }
+
+    /// The newest day on which a file measured something; none where nothing of it is known.
+    pub fn newest(&self, file: &Path) -> Option<Date> {
+        let all = self.of_model.values().flatten();
+        all.filter(|reading| reading.file == file).map(|reading| reading.date).max()
+    }
+
+    /// Adds what the file at `path`, which reports call `shown`, has measured. The two that are compared add nothing.
+    pub fn add(
+        &mut self,
+        path: &Path,
+        shown: &Path,
+        compared: [&SourceFile; 2],
+        names: &dyn NameResolver,
+        metric: Metric,
+    ) {
+        match history::read(path) {
+            Ok(file) if compared.iter().any(|other| other.sha256 == file.sha256) => {}
+            Ok(mut file) => {
+                shown.clone_into(&mut file.path);
+                let found = of_file(&file, names, metric);
+                let kinds = kinds(compared[0]);
+                let is_kind = |reading: &Reading| {
+                    kinds.contains(&(reading.harness, reading.runtime.as_ref(), reading.hardware.as_ref()))
+                };
+                if found.iter().any(is_kind) {
+                    let path = shown.display().to_string();
+                    self.sources.push(Source { what: "store", path, sha256: Some(file.sha256) });
+                    self.extend(found);
+                }
+            }
+            Err(_) => {
+                self.sources.push(Source::of("store", path, shown));
+                self.unreadable.push(shown.to_owned());
+            }
+        }
+    }
+}
+
+/// What the rows of a file are: kind, program and host.
+fn kinds(file: &SourceFile) -> HashSet<(Harness, &str, &str)> {
+    let mut seen: HashSet<*const Facts> = HashSet::new();
+    file.records
+        .iter()
+        .map(|record| &record.facts)
+        .filter(|facts| seen.insert(Arc::as_ptr(facts)))
+        .filter_map(|facts| {
+            Some((facts.harness, facts.known(Field::Runtime)?, facts.known(Field::Hardware)?))
+        })
+        .collect()
 }
 
 impl Extend<Reading> for Readings {
     fn extend<T: IntoIterator<Item = Reading>>(&mut self, readings: T) {
         for reading in readings {
-            self.0.entry(reading.model.clone()).or_default().push(reading);
+            self.of_model.entry(reading.model.clone()).or_default().push(reading);
         }
     }
 }
 
-/// The measurements of the result files in a folder, but for the two that are compared. Files that cannot be read are
-/// returned beside them, the folder itself among them where it cannot be listed.
+/// The measurements of the result files in a folder, but for the two that are compared.
 pub fn readings(
     folder: &Path,
     compared: [&SourceFile; 2],
     names: &dyn NameResolver,
     metric: Metric,
-) -> (Readings, Vec<PathBuf>) {
+) -> Readings {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let mut unreadable = Vec::new();
+    let mut readings = Readings::default();
     let mut paths: Vec<PathBuf> = Vec::new();
-    match std::fs::read_dir(folder) {
-        Ok(entries) => paths.extend(entries.filter_map(|entry| entry.ok().map(|entry| entry.path()))),
-        Err(_) => unreadable.push(folder.to_owned()),
+    if let Ok(entries) = std::fs::read_dir(folder) {
+        paths.extend(entries.filter_map(|entry| entry.ok().map(|entry| entry.path())));
+    } else {
+        readings.sources.push(Source::of("store", folder, folder));
+        readings.unreadable.push(folder.to_owned());
     }
     let real = |path: &Path| path.canonicalize().ok();
     let compared_paths = compared.map(|file| real(&file.path));
@@ -73,15 +139,11 @@ pub fn readings(
         history::is_result_file(path) && path.is_file() && !compared_paths.contains(&real(path))
     });
     paths.sort();
-    let mut readings = Readings::default();
     for path in paths {
-        match history::read(&path) {
-            Ok(file) if compared.iter().any(|other| other.sha256 == file.sha256) => {}
-            Ok(file) => readings.extend(of_file(&file, names, metric)),
-            Err(_) => unreadable.push(path),
-        }
+        let shown = path.strip_prefix(".").unwrap_or(&path);
+        readings.add(&path, shown, compared, names, metric);
     }
-    (readings, unreadable)
+    readings
 }
 
 /// The measurements of one file.

@@ -255,6 +255,7 @@ fn report(
         },
         one_sided: OneSided { before: pairing.only_before.clone(), after: pairing.only_after.clone() },
         inputs: vec![Input::of("before", case.before), Input::of("after", case.after)],
+        sources: case.readings.sources().to_vec(),
         command: options.command.clone(),
     }
 }

@@ -167,6 +167,8 @@ words! {
         Restart = "restart",
         /// The executable was not shown to match its sources.
         StaleBinary = "stale-binary",
+        /// A candidate that was measured before its baseline, in a gate.
+        OlderCandidate = "older-candidate",
         /// Embedders and rerankers among the generators.
         NonGenerative = "non-generative",
         /// A row states another rate than its counts and times give.

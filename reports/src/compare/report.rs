@@ -1,5 +1,6 @@
 //! What a comparison amounts to, before anybody renders it. The field names are those of the JSON form.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -8,6 +9,7 @@ use super::finding::Finding;
 use super::pairing::Twins;
 use crate::history::SourceFile;
 use crate::stats::verdict::Answer;
+use crate::store::sha256_of;
 
 /// Whether there is a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -118,6 +120,24 @@ impl Input {
     }
 }
 
+/// Another file that a report depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// What it is: `catalog`, `store` (looked through for newer readings of the baseline), `policy` or `spreads`.
+    pub what: &'static str,
+    /// The file.
+    pub path: String,
+    /// SHA-256 of its bytes; none where they could not be read.
+    pub sha256: Option<String>,
+}
+
+impl Source {
+    /// The file at `path`, which reports call `shown`.
+    pub fn of(what: &'static str, path: &Path, shown: &Path) -> Self {
+        Self { what, path: shown.display().to_string(), sha256: sha256_of(path).ok() }
+    }
+}
+
 /// A comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
@@ -149,6 +169,9 @@ pub struct Comparison {
     pub one_sided: OneSided,
     /// The two files.
     pub inputs: Vec<Input>,
+    /// The other files that the result depends on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<Source>,
     /// The command line.
     pub command: Vec<String>,
 }

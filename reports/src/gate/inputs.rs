@@ -1,20 +1,11 @@
-//! The files of a side: which they are, and that none counts twice.
-//!
-//! Each result file holds one fresh process a row, so several files a side are several independent measurements, and the
-//! same one under two names would pass for two.
+//! The files of a side: which they are, and all their rows as one file.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::compare::finding::{Finding, Tier};
-use crate::compare::options::Options;
-use crate::compare::pairing;
 use crate::compare::report::Input;
 use crate::history::{self, HistoryError, SourceFile};
-use crate::names::NameResolver;
-use crate::record::Record;
 
 /// Files of a side that cannot be read.
 #[derive(Debug, Error)]
@@ -54,7 +45,8 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<SourceFile>, InputError> {
     Ok(files)
 }
 
-fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
+/// The result files that lie directly in a folder, in the order of their names.
+pub(crate) fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
     let failed = |source| InputError::Folder { path: folder.to_owned(), source };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -70,72 +62,6 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
 /// What the report says of the files of a side.
 pub(super) fn listed(side: &'static str, files: &[SourceFile]) -> Vec<Input> {
     files.iter().map(|file| Input::of(side, file)).collect()
-}
-
-/// Refusals: a file twice, a measurement twice, or several rows of one key in one file.
-pub(super) fn doubled(
-    baseline: &[SourceFile],
-    candidate: &[SourceFile],
-    names: &dyn NameResolver,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut files: HashMap<&str, &Path> = HashMap::new();
-    let mut rows: HashMap<(&str, u64, u64), (&Path, u64)> = HashMap::new();
-    for file in baseline.iter().chain(candidate) {
-        if let Some(first) = files.insert(&file.sha256, &file.path) {
-            let message =
-                "the same file stands in two places and would count as two measurements; name it once";
-            findings.push(finding("file", message, first.display(), file.path.display()));
-            continue;
-        }
-        // Nanoseconds of two runs do not agree by chance; the milliseconds of older layouts may.
-        for record in file.records.iter().filter(|record| record.outcome.is_ok() && is_own(file)) {
-            let Some(key) = measured(record) else { continue };
-            if let Some((first, line)) = rows.insert(key, (&file.path, record.line)) {
-                let message = format!(
-                    "one measurement of `{}` stands in two places, with the same times to the nanosecond; two runs never \
-                     agree so closely",
-                    record.model
-                );
-                let [one, other] = [(first, line), (&file.path, record.line)]
-                    .map(|(path, line)| format!("{}:{line}", path.display()));
-                findings.push(finding("row", message, one, other));
-            }
-        }
-    }
-    for (is_before, file) in
-        baseline.iter().map(|file| (true, file)).chain(candidate.iter().map(|file| (false, file)))
-    {
-        let pairing = pairing::pair(&file.records, &[], names, &Options::default());
-        findings.extend(pairing.duplicates.iter().map(|duplicate| {
-            let lines: Vec<String> = duplicate.lines.iter().map(ToString::to_string).collect();
-            let place = Some(format!("{}: lines {}", file.path.display(), lines.join(", ")));
-            let (before, after) = if is_before { (place, None) } else { (None, place) };
-            let message = format!(
-                "{} was measured several times in one file; a gate takes one row a file, so give it one file a run",
-                duplicate.label
-            );
-            Finding::new("P22", Tier::Refuse, "model", message).values(before, after)
-        }));
-    }
-    findings
-}
-
-fn finding(
-    field: &'static str,
-    message: impl Into<String>,
-    one: impl std::fmt::Display,
-    other: impl std::fmt::Display,
-) -> Finding {
-    Finding::new("G01", Tier::Refuse, field, message).values(Some(one.to_string()), Some(other.to_string()))
-}
-
-fn is_own(file: &SourceFile) -> bool {
-    file.layout.strip_prefix('v').is_some_and(|version| version.parse::<u32>().is_ok())
-}
-
-fn measured(record: &Record) -> Option<(&str, u64, u64)> {
-    Some((&record.model, record.prefill_nanos?, record.decode_nanos?))
 }
 
 /// All rows of a side as one file, which the rules of a comparison then look at.

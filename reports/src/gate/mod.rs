@@ -2,28 +2,31 @@
 //!
 //! The preconditions are those of a comparison ([`crate::rules`]); the gate adds its own about files, age and required
 //! rows. Several files a side give each row several independent measurements, which [`crate::stats`] tests as one family
-//! over all rows and metrics. [`policy`] is what is demanded, [`report`] what came of it.
+//! over all rows and metrics. [`policy`] is what is demanded, [`report`] what came of it, and `confirm` puts a second stage of
+//! measurements in the place of rows that the first one flagged.
 
-mod baseline_age;
+mod confirm;
 pub mod inputs;
 pub mod pattern;
 pub mod policy;
 pub mod report;
 mod rows;
+pub mod rules;
 pub mod spread;
 
 use jiff::civil::Date;
 
 use policy::{OnUnclear, Policy};
 use report::{GateReport, GateRow, MissingRow, Outcome, State};
+use rules::{GateCase, GateCheck, GateRuleSet, Protected};
 use spread::Spreads;
 
 use crate::compare::baseline::Readings;
 use crate::compare::compare;
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::{Options, Repeat};
-use crate::compare::pairing::{self, Pairing};
-use crate::compare::report::Comparison;
+use crate::compare::pairing;
+use crate::compare::report::Source;
 use crate::history::SourceFile;
 use crate::names::NameResolver;
 use crate::record::{Metric, Record};
@@ -33,6 +36,9 @@ use crate::stats::verdict::{Answer, Question, Verdict, judge};
 
 /// The words that stand beside every ratio of which no more is known.
 pub const ONE_MEASUREMENT: &str = "one measurement a side";
+
+pub(crate) use confirm::{CONFIRM_BASELINE, CONFIRM_CANDIDATE};
+pub use confirm::{Fresh, confirmed, from_samples, second_stage};
 
 /// What a gate is given.
 pub struct Request<'a> {
@@ -46,6 +52,10 @@ pub struct Request<'a> {
     pub spreads: Spreads,
     /// Which names mean one checkpoint.
     pub names: &'a dyn NameResolver,
+    /// The other files that the result depends on, for the report.
+    pub sources: Vec<Source>,
+    /// The baseline's files as a protected branch has them, where that is asked.
+    pub protected: Option<Protected>,
     /// The day, for entries that expire.
     pub today: Date,
     /// Whether a gate with improvements and nothing else ends as [`Outcome::Improved`].
@@ -56,16 +66,39 @@ pub struct Request<'a> {
 
 /// Compares candidate and baseline by the policy.
 pub fn run(request: Request<'_>) -> GateReport {
-    let Request { baseline, candidate, policy, spreads, names, today, tell_improvements, command } = request;
+    run_under(request, &GateRuleSet::all())
+}
+
+/// The same under some of the gate's own rules.
+pub fn run_under(request: Request<'_>, rules: &GateRuleSet) -> GateReport {
+    let Request {
+        baseline,
+        candidate,
+        policy,
+        spreads,
+        names,
+        sources,
+        protected,
+        today,
+        tell_improvements,
+        command,
+    } = request;
     let mut findings = Findings::default();
-    findings.add(inputs::doubled(&baseline, &candidate, names), &policy);
+    let case = GateCase {
+        baseline: &baseline,
+        candidate: &candidate,
+        policy: &policy,
+        names,
+        protected: protected.as_ref(),
+    };
+    for rule in rules.iter() {
+        if let GateCheck::Files(check) = rule.check {
+            findings.add(check(&case), &policy);
+        }
+    }
     let mut listed = inputs::listed("baseline", &baseline);
     listed.extend(inputs::listed("candidate", &candidate));
     let (baseline, candidate) = (inputs::merged(baseline), inputs::merged(candidate));
-    findings.add(
-        baseline_age::too_old(&baseline.records, &candidate.records, policy.max_baseline_age_days),
-        &policy,
-    );
     let mut rows = Vec::new();
     let mut new = Vec::new();
     for metric in &policy.metrics {
@@ -84,7 +117,11 @@ pub fn run(request: Request<'_>) -> GateReport {
         };
         rows.extend(sheet.rows());
         new.extend(sheet.new_rows(&candidate.records));
-        findings.add(too_few(&comparison, &pairing, &policy), &policy);
+        for rule in rules.iter() {
+            if let GateCheck::Metric(check) = rule.check {
+                findings.add(check(&comparison, &pairing, &policy), &policy);
+            }
+        }
         findings.take(comparison.refused, comparison.dropped, comparison.warnings, comparison.accepted);
     }
     new.sort();
@@ -98,6 +135,12 @@ pub fn run(request: Request<'_>) -> GateReport {
     let refused = !findings.refused.is_empty();
     if refused {
         rows.clear();
+    } else {
+        for rule in rules.iter() {
+            if let GateCheck::Rows(check) = rule.check {
+                findings.add(check(&rows, &policy), &policy);
+            }
+        }
     }
     let mut notes = Vec::new();
     test(&mut rows, &policy);
@@ -120,7 +163,12 @@ pub fn run(request: Request<'_>) -> GateReport {
         accepted: findings.accepted,
         warnings: findings.warnings,
         notes,
+        remarks: Vec::new(),
+        today,
+        spreads: spreads.in_force(&baseline.records, &policy.metrics),
+        protected,
         inputs: listed,
+        sources,
         policy,
         command,
     }
@@ -139,23 +187,6 @@ fn options(policy: &Policy, metric: Metric, command: &[String]) -> Options {
     }
 }
 
-/// P24 for a side of several files, where a row of one name is one row however many files have it.
-fn too_few(comparison: &Comparison, pairing: &Pairing<'_>, policy: &Policy) -> Option<Finding> {
-    let least = policy.min_share?;
-    let paired = pairing.pairs.len();
-    let smaller = paired + pairing.only_before.len().min(pairing.only_after.len());
-    let compared = comparison.pairs.len();
-    (comparison.refused.is_empty() && (compared as f64) < least * smaller as f64).then(|| {
-        let message = format!(
-            "{compared} of {smaller} rows are compared ({}), less than the share of {least} that the policy demands",
-            comparison.metric
-        );
-        let rows = |alone: usize| Some(format!("{} rows", paired + alone));
-        Finding::new("P24", Tier::Refuse, "pairs", message)
-            .values(rows(pairing.only_before.len()), rows(pairing.only_after.len()))
-    })
-}
-
 /// The findings of all metrics, each once.
 #[derive(Default)]
 struct Findings {
@@ -169,7 +200,12 @@ impl Findings {
     fn add(&mut self, found: impl IntoIterator<Item = Finding>, policy: &Policy) {
         for finding in found {
             let accepted = finding.accept.is_some_and(|accept| policy.accept.contains(&accept));
-            if accepted { self.accepted.push(finding) } else { self.refused.push(finding) }
+            match finding.tier {
+                _ if accepted => self.accepted.push(finding),
+                Tier::Refuse => self.refused.push(finding),
+                Tier::Drop => self.dropped.push(finding),
+                Tier::Warn => self.warnings.push(finding),
+            }
         }
     }
 
@@ -354,47 +390,4 @@ fn outcome(rows: &[GateRow], missing: &[MissingRow], policy: &Policy, tell_impro
     } else {
         Outcome::Pass
     }
-}
-
-/// Puts what a second stage measured in the place of the rows that the first one flagged. The second stage is a gate over
-/// fresh measurements of those rows alone, so its family is theirs.
-pub fn confirmed(mut first: GateReport, second: GateReport, tell_improvements: bool) -> GateReport {
-    first.inputs.extend(second.inputs);
-    // What was said of the rows as they were is said anew of the rows as they are.
-    let stale = [remarks(&first.rows, &first.policy), remarks(&second.rows, &second.policy)].concat();
-    first.notes.extend(second.notes);
-    first.notes.retain(|note| !stale.contains(note));
-    for (to, from) in [
-        (&mut first.dropped, second.dropped),
-        (&mut first.accepted, second.accepted),
-        (&mut first.warnings, second.warnings),
-    ] {
-        to.extend(from);
-    }
-    if second.outcome == Outcome::Refused {
-        first.refused = second.refused;
-        first.rows.clear();
-        first.outcome = Outcome::Refused;
-    } else {
-        for row in first.rows.iter_mut().filter(|row| row.state == State::Flagged) {
-            let anew = second.rows.iter().find(|other| {
-                other.metric == row.metric && (other.model == row.model || other.model == name_of(&row.model))
-            });
-            let Some(anew) = anew else { continue };
-            let screened = row.ratio.map_or_else(String::new, |ratio| format!(": {ratio:.3} before"));
-            let reason = anew.reason.as_ref().map_or_else(String::new, |reason| format!("; {reason}"));
-            *row = GateRow {
-                model: row.model.clone(),
-                reason: Some(format!("flagged and measured anew{screened}{reason}")),
-                ..anew.clone()
-            };
-        }
-        first.rows.sort_by(|one, other| {
-            (one.state, &one.model, one.metric).cmp(&(other.state, &other.model, other.metric))
-        });
-        first.outcome = outcome(&first.rows, &first.missing, &first.policy, tell_improvements);
-        first.notes.extend(remarks(&first.rows, &first.policy));
-    }
-    first.exit_code = first.outcome.exit_code();
-    first
 }

@@ -88,6 +88,9 @@ pub struct Policy {
     pub unclear: OnUnclear,
     /// How many days older than the candidate a baseline may be; none for any age.
     pub max_baseline_age_days: Option<u32>,
+    /// Branch, tag or commit whose copies the baseline's files must be; none for not looking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protected_branch: Option<String>,
     /// Fewest generated tokens from which a decode rate is taken.
     pub min_generated: u64,
     /// Smallest share of the smaller side's rows that must be compared.
@@ -114,6 +117,7 @@ impl Default for Policy {
             aa_factor: 2.0,
             unclear: OnUnclear::Pass,
             max_baseline_age_days: None,
+            protected_branch: None,
             min_generated: 64,
             min_share: None,
             required: Vec::new(),
@@ -135,6 +139,46 @@ pub struct Threshold {
     pub models: Vec<Pattern>,
     /// The smallest change that matters, as a share.
     pub floor: f64,
+}
+
+impl Threshold {
+    /// Whether the threshold is about this.
+    pub fn fits(&self, model: &str, metric: Metric) -> bool {
+        fits(&self.models, self.metric, model, metric)
+    }
+}
+
+/// What a command line says in place of a policy file, or beside it.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// The one thing that may differ.
+    pub vary: Option<Axis>,
+    /// What is looked at; none for the policy's.
+    pub metrics: Vec<Metric>,
+    /// What is accepted as well.
+    pub accept: Vec<Acceptance>,
+    /// The protected branch.
+    pub protected_branch: Option<String>,
+}
+
+impl Overrides {
+    /// The policy as the command line has it.
+    #[must_use]
+    pub fn of(self, mut policy: Policy) -> Policy {
+        if let Some(vary) = self.vary {
+            policy.vary = vary;
+        }
+        if !self.metrics.is_empty() {
+            policy.metrics = self.metrics;
+            policy.metrics.sort();
+            policy.metrics.dedup();
+        }
+        if self.protected_branch.is_some() {
+            policy.protected_branch = self.protected_branch;
+        }
+        policy.accept.extend(self.accept);
+        policy
+    }
 }
 
 /// Rows that are known to be noisy: what they show is reported and fails nothing, until a day.
@@ -242,6 +286,13 @@ impl Policy {
         if let Some(share) = self.min_share.filter(|share| !(0.0..=1.0).contains(share)) {
             return refuse("min_share", share.to_string(), "a share from 0 to 1");
         }
+        if self.protected_branch.as_ref().is_some_and(|branch| branch.trim().is_empty()) {
+            return refuse(
+                "protected_branch",
+                "empty".to_owned(),
+                "a branch, tag or commit, such as origin/main",
+            );
+        }
         if self.known_noise.iter().any(|entry| entry.owner.trim().is_empty()) {
             return refuse("known_noise.owner", "empty".to_owned(), "the name of who answers for the entry");
         }
@@ -250,7 +301,7 @@ impl Policy {
 
     /// The smallest change of a row that matters: the last threshold that fits, else the general floor.
     pub fn floor_of(&self, model: &str, metric: Metric) -> f64 {
-        let threshold = self.threshold.iter().rfind(|entry| fits(&entry.models, entry.metric, model, metric));
+        let threshold = self.threshold.iter().rfind(|entry| entry.fits(model, metric));
         threshold.map_or(self.floor, |threshold| threshold.floor)
     }
 

@@ -1,10 +1,13 @@
 //! What a gate came to, before anybody renders it. The field names are those of the JSON form.
 
+use jiff::civil::Date;
 use serde::Serialize;
 
 use super::policy::Policy;
+use super::rules::Protected;
+use super::spread::Spread;
 use crate::compare::finding::Finding;
-use crate::compare::report::Input;
+use crate::compare::report::{Input, Source};
 use crate::record::Metric;
 use crate::stats::verdict::Answer;
 use crate::text::words;
@@ -105,6 +108,20 @@ pub struct GateRow {
     pub values_before: Vec<f64>,
     /// The candidate's.
     pub values_after: Vec<f64>,
+    /// What flagged the row before it was measured anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub screened: Option<Box<Screened>>,
+}
+
+/// The measurements that flagged a row.
+#[derive(Debug, Clone, Serialize)]
+pub struct Screened {
+    /// Candidate over baseline.
+    pub ratio: Option<f64>,
+    /// The baseline's measurements.
+    pub values_before: Vec<f64>,
+    /// The candidate's.
+    pub values_after: Vec<f64>,
 }
 
 impl GateRow {
@@ -148,8 +165,19 @@ pub struct GateReport {
     pub warnings: Vec<Finding>,
     /// What a reader must know of the gate as a whole.
     pub notes: Vec<String>,
-    /// The files.
+    /// Where files and spreads came from, in the words of whoever found them.
+    pub remarks: Vec<String>,
+    /// The day of the gate, by which entries of known noise expire.
+    pub today: Date,
+    /// The A/A spreads of the baseline's hosts.
+    pub spreads: Vec<Spread>,
+    /// The baseline's files as a protected branch has them, where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protected: Option<Protected>,
+    /// The result files.
     pub inputs: Vec<Input>,
+    /// The other files that the result depends on.
+    pub sources: Vec<Source>,
     /// The policy in force.
     pub policy: Policy,
     /// The command line.

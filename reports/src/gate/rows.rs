@@ -148,6 +148,7 @@ impl Sheet<'_> {
             reason: None,
             values_before: befores,
             values_after: afters,
+            screened: None,
         }
     }
 }

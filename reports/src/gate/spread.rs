@@ -2,12 +2,13 @@
 //!
 //! Such a file holds one entry a host, row and metric, and is written by whoever measured the same build against itself.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::policy::PolicyError;
-use crate::record::Metric;
+use crate::record::{Field, Metric, Record};
 
 /// The A/A spread of one row on one host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -57,6 +58,14 @@ impl Spreads {
     /// When a value has no form in TOML.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
+    }
+
+    /// The entries that are about these metrics on a host of these rows.
+    pub fn in_force(&self, rows: &[Record], metrics: &[Metric]) -> Vec<Spread> {
+        let hosts: BTreeSet<&str> = rows.iter().filter_map(|row| row.facts.known(Field::Hardware)).collect();
+        let is_about =
+            |entry: &&Spread| hosts.contains(entry.host.as_str()) && metrics.contains(&entry.metric);
+        self.spread.iter().filter(is_about).cloned().collect()
     }
 
     /// The spread of a row, the largest where there are several entries: those of its name, or without any, those of `*`.

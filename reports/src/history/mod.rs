@@ -183,6 +183,66 @@ fn is_own(head: &[u8]) -> bool {
 }
 
 fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
+    match streamed(path)? {
+        Some(file) => Ok(file),
+        None => whole_file(path),
+    }
+}
+
+/// A finished file, read line by line; none where something about it must be looked at otherwise.
+fn streamed(path: &Path) -> Result<Option<SourceFile>, HistoryError> {
+    let failed = |source| HistoryError::Read { path: path.to_owned(), source };
+    let beside = store::beside(path)?;
+    if beside.unfinished {
+        return Ok(None);
+    }
+    // A fault in what lies beside it is told in its turn, behind those of the rows.
+    let Ok(provenance) = beside.provenance.as_deref().map(store::read_provenance).transpose() else {
+        return Ok(None);
+    };
+    let Ok(samples) = beside.samples.as_ref().map(|_| store::read_samples(path)).transpose() else {
+        return Ok(None);
+    };
+    let stored = samples.as_deref().unwrap_or_default();
+    let machine = Machine::of(provenance.as_ref());
+    let run_id = provenance.as_ref().map(|provenance| provenance.run_id.as_str());
+    let read = own::stream(path, stored, machine.cache_bytes, machine.boot, run_id).map_err(failed)?;
+    let Some(own::Streamed { records, version, sha256, boot_times_unix_seconds }) = read else {
+        return Ok(None);
+    };
+    let mut file = source_file(path.to_owned(), version, records);
+    file.boot_times_unix_seconds = boot_times_unix_seconds;
+    let ending = provenance.as_ref().map(|provenance| &provenance.ending);
+    let altered =
+        ending.and_then(|ending| ending.csv_sha256.as_ref()).is_some_and(|recorded| *recorded != sha256);
+    file.sha256 = sha256;
+    let partial = match (beside.complete, ending) {
+        (true, None) => None,
+        (true, Some(ending)) if ending.complete => None,
+        (_, ending) => Some((ending.and_then(|ending| ending.reason.clone()), false)),
+    };
+    let recorded = ending.and_then(|ending| ending.samples_sha256.as_ref());
+    remark(&mut file, beside.samples.filter(|_| samples.is_some()), recorded, altered, partial)?;
+    Ok(Some(file))
+}
+
+/// What the provenance says of the machine.
+struct Machine {
+    cache_bytes: Option<u64>,
+    boot: Option<u64>,
+}
+
+impl Machine {
+    fn of(provenance: Option<&Provenance>) -> Self {
+        let boot = provenance.and_then(|provenance| provenance.machine.get("boot_time_unix_seconds"));
+        Self {
+            cache_bytes: provenance.and_then(Provenance::last_level_cache_bytes),
+            boot: boot.and_then(serde_json::Value::as_u64),
+        }
+    }
+}
+
+fn whole_file(path: &Path) -> Result<SourceFile, HistoryError> {
     let opened = store::open(path)?;
     // Without samples there are rows all the same; a samples file that is there and cannot be read is a fault.
     let (samples, missing) = match store::read_samples(path) {
@@ -192,27 +252,41 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         }
         Err(error) => return Err(error.into()),
     };
-    let cache_bytes = opened.provenance.as_ref().and_then(Provenance::last_level_cache_bytes);
-    let records = own::records(&opened.rows, &opened.lines, &samples, cache_bytes);
+    let failed = |source| HistoryError::Read { path: path.to_owned(), source };
+    let machine = Machine::of(opened.provenance.as_ref());
+    let records = own::records(&opened.rows, &opened.lines, &samples, machine.cache_bytes);
     let mut file = source_file(path.to_owned(), opened.version, records);
-    if missing {
+    file.sha256 = store::sha256_of(path).map_err(failed)?;
+    file.boot_times_unix_seconds = boot::times(&opened.rows, opened.version, machine.boot);
+    let beside = if missing { None } else { store::beside(path)?.samples };
+    let recorded =
+        opened.provenance.as_ref().and_then(|provenance| provenance.ending.samples_sha256.as_ref());
+    let partial = match opened.completeness {
+        Completeness::Partial { reason, torn } => Some((reason, torn)),
+        Completeness::Complete | Completeness::Unknown => None,
+    };
+    remark(&mut file, beside, recorded, opened.altered == Some(true), partial)?;
+    Ok(file)
+}
+
+/// What must be known of a file as a whole: its samples, that rows are missing, that it is not the one that its run finished.
+fn remark(
+    file: &mut SourceFile,
+    samples: Option<PathBuf>,
+    recorded: Option<&String>,
+    altered: bool,
+    partial: Option<(Option<String>, bool)>,
+) -> Result<(), HistoryError> {
+    if let Some(path) = samples {
+        let failed = |source| HistoryError::Read { path: path.clone(), source };
+        file.samples_sha256 = Some(store::sha256_of(&path).map_err(failed)?);
+    } else {
         let message = "there is no samples file beside it, so the repetitions are not known".to_owned();
         file.problems.push(Problem { rule: "missing_samples", line: None, message });
     }
-    let failed = |path: PathBuf| move |source| HistoryError::Read { path, source };
-    if !missing && let Some(path) = store::beside(path)?.samples {
-        file.samples_sha256 = Some(store::sha256_of(&path).map_err(failed(path))?);
-    }
-    file.sha256 = store::sha256_of(path).map_err(failed(path.to_owned()))?;
-    let machine = opened.provenance.as_ref().map(|provenance| &provenance.machine);
-    let recorded_boot =
-        machine.and_then(|machine| machine.get("boot_time_unix_seconds")).and_then(serde_json::Value::as_u64);
-    file.boot_times_unix_seconds = boot::times(&opened.rows, opened.version, recorded_boot);
-    let recorded =
-        opened.provenance.as_ref().and_then(|provenance| provenance.ending.samples_sha256.as_ref());
     let other_samples = matches!((recorded, &file.samples_sha256), (Some(one), Some(other)) if one != other);
-    file.altered = opened.altered == Some(true) || other_samples;
-    if let Completeness::Partial { reason, torn } = opened.completeness {
+    file.altered = altered || other_samples;
+    if let Some((reason, torn)) = partial {
         let reason = reason.unwrap_or_else(|| "the run did not end".to_owned());
         let torn = if torn { "; the file ends within a row" } else { "" };
         file.incomplete = Some(format!("{reason}{torn}"));
@@ -228,7 +302,7 @@ fn own_file(path: &Path) -> Result<SourceFile, HistoryError> {
         let message = format!("{which} that its provenance recorded");
         file.problems.push(Problem { rule: "altered", line: None, message });
     }
-    Ok(file)
+    Ok(())
 }
 
 fn source_file(path: PathBuf, version: u32, records: Vec<Record>) -> SourceFile {
@@ -320,4 +394,91 @@ fn hex(hasher: Sha256) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a line-by-line reading makes of a text, and what a reading of the whole makes of it.
+    fn both(name: &str, text: &str) -> (Option<String>, Result<String, String>) {
+        let folder = tempfile::tempdir().expect("OK because tests need a temporary folder");
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        for kind in ["samples.jsonl", "provenance.json"] {
+            let name = format!("{name}.{kind}");
+            std::fs::copy(golden.join(&name), folder.path().join(&name))
+                .expect("OK because the golden set is there");
+        }
+        let path = folder.path().join(format!("{name}.csv"));
+        std::fs::write(&path, text).expect("OK because the folder is ours");
+        let told = |file: &SourceFile| {
+            let file = format!("{file:?}");
+            file.replace(&folder.path().display().to_string(), "FOLDER")
+        };
+        let streamed = streamed(&path).expect("OK because the file can be read");
+        let whole = whole_file(&path).map_err(|error| error.to_string());
+        (streamed.as_ref().map(told), whole.as_ref().map(told).map_err(Clone::clone))
+    }
+
+    fn golden(name: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.csv"));
+        std::fs::read_to_string(path).expect("OK because the golden set is there")
+    }
+
+    /// Without the row that has a line break in a cell, which is read as a whole.
+    fn of_whole_lines(text: &str) -> String {
+        let mut within = false;
+        let is_whole = |line: &&str| {
+            let is_odd = line.matches('"').count() % 2 == 1;
+            let was_within = within;
+            within ^= is_odd;
+            !was_within && !is_odd
+        };
+        let lines: Vec<&str> = text.lines().filter(is_whole).collect();
+        lines.join("\n") + "\n"
+    }
+
+    const SETS: [&str; 4] = ["rows_v1", "rows_v2", "rows_v3", "rows_v4"];
+
+    #[test]
+    fn a_file_read_line_by_line_is_the_file_read_as_a_whole() {
+        for name in SETS {
+            let (streamed, whole) = both(name, &golden(name));
+            assert!(streamed.is_none() && whole.is_ok(), "{name}");
+            let text = of_whole_lines(&golden(name));
+            let (header, rows) = text.split_once('\n').expect("OK because there are rows");
+            let mut lines: Vec<&str> = rows.lines().collect();
+            for _ in 0..lines.len() {
+                // In every order, so that each row follows each other one.
+                lines.rotate_left(1);
+                for lines in [lines.clone(), lines.iter().rev().copied().collect(), lines.repeat(2)] {
+                    let text = format!("{header}\n{}\n", lines.join("\n"));
+                    let (streamed, whole) = both(name, &text);
+                    let whole = whole.expect("OK because the rows are whole");
+                    assert_eq!(streamed.as_deref(), Some(whole.as_str()), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_byte_changed_in_a_file_is_seen_by_both_ways_or_left_to_the_whole_one() {
+        let text = of_whole_lines(&golden("rows_v4"));
+        let start = text.find('\n').map_or(0, |end| end + 1);
+        let mut taken = 0;
+        for at in (start..text.len()).step_by(7).filter(|at| text.is_char_boundary(*at)) {
+            for other in ["0", ",", "\"", "\r", "\n", "x"] {
+                let mut edited = text.clone();
+                let end =
+                    text.get(at..).and_then(|rest| rest.chars().next()).map_or(at, |c| at + c.len_utf8());
+                edited.replace_range(at..end, other);
+                let (streamed, whole) = both("rows_v4", &edited);
+                if let Some(streamed) = streamed {
+                    taken += 1;
+                    assert_eq!(Ok(streamed), whole, "byte {at} became {other:?}");
+                }
+            }
+        }
+        assert!(taken > 100, "{taken}");
+    }
 }

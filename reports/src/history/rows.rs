@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::columns::{self, FactCells, NameHints, Role};
 use super::layouts::{self, Layout};
 use super::{HistoryError, Problem};
-use crate::record::{Extra, Facts, Harness, Metric, Outcome, RateDisagreement, Record, normal_path};
+use crate::record::{Extra, Facts, Harness, Metric, Outcome, Rare, RateDisagreement, Record, normal_path};
 
 const NANOS_PER_MILLI: f64 = 1e6;
 /// A time above this is no measurement: eleven days.
@@ -215,7 +215,10 @@ impl RowReader<'_> {
             record.extra = Some(Box::new(Extra {
                 peak_memory_bytes: cells.peak_gb.and_then(|gb| whole(gb * GIGABYTE)),
                 load_nanos: cells.load_s.and_then(|seconds| whole(seconds * 1e9)),
-                bandwidth_bytes_s: cells.bandwidth_gb.map(|gb| gb * GIGABYTE),
+                rare: cells.bandwidth_gb.map(|gb| {
+                    let bandwidth_bytes_s = Some(gb * GIGABYTE);
+                    Box::new(Rare { bandwidth_bytes_s, ..Rare::default() })
+                }),
                 ..Extra::default()
             }));
         }
@@ -250,7 +253,8 @@ impl RowReader<'_> {
             self.problem("rate_disagrees", line, format!("column `{metric}_tok_s`: {message}"));
             if let Some(derived) = derived {
                 let extra = record.extra.get_or_insert_default();
-                extra.rate_disagreements.push(RateDisagreement { metric, stated, derived });
+                let rare = extra.rare.get_or_insert_default();
+                rare.rate_disagreements.push(RateDisagreement { metric, stated, derived });
             }
         }
     }

@@ -9,6 +9,7 @@ mod figures;
 mod identity;
 
 pub use conditions::{Conditions, Control, Generation, HostState, Limits, Memory, QuietGate, Traffic};
+pub(crate) use conditions::{bandwidth_pct, implied_bandwidth};
 pub use figures::{Figures, FiguresError};
 pub use identity::{
     Backend, Build, BuildType, Checkpoint, CheckpointId, EosPolicy, HarnessKind, Host, RowIdentity, Run,
@@ -123,34 +124,7 @@ impl Row<Measured> {
         figures: Figures,
     ) -> Result<Self, NotMeasured> {
         let workload = &identity.workload;
-        let generated = figures.decode().generated();
-        let broken = |rule, detail| Err(NotMeasured { rule, detail });
-        if generated == 0 {
-            return broken(Rule::NoTokens, "no token was generated".to_owned());
-        }
-        if generated > workload.max_tokens {
-            let detail = format!(
-                "{generated} tokens were generated where at most {} were asked for",
-                workload.max_tokens
-            );
-            return broken(Rule::Inconclusive, detail);
-        }
-        if workload.eos_policy == EosPolicy::Suppress && generated < workload.max_tokens {
-            let detail = format!("{generated} of {} tokens were generated", workload.max_tokens);
-            return broken(Rule::ShortGeneration, detail);
-        }
-        if let Some(target) = workload.prompt_target_len
-            && figures.prefill().tokens() != target
-        {
-            let detail = format!("the prompt had {} tokens instead of {target}", figures.prefill().tokens());
-            return broken(Rule::PromptMismatch, detail);
-        }
-        if figures.prefill().tok_s().is_none() {
-            return broken(Rule::ZeroTime, "prefill took no measurable time".to_owned());
-        }
-        if figures.decode().steps() > 0 && figures.decode().tok_s().is_none() {
-            return broken(Rule::ZeroTime, "decode took no measurable time".to_owned());
-        }
+        check_measured(workload.max_tokens, workload.eos_policy, workload.prompt_target_len, &figures)?;
         Ok(Self { identity, load_nanos, detail: None, outcome: Measured { figures } })
     }
 
@@ -268,11 +242,7 @@ impl AnyRow {
     /// `processor_cache_bytes`, where that was recorded.
     pub fn is_implausible(&self, processor_cache_bytes: Option<u64>) -> bool {
         let RowIdentity { build, conditions, .. } = self.identity();
-        let cache_bytes = match build.backend {
-            Backend::Cpu => processor_cache_bytes,
-            Backend::Metal | Backend::Cuda => Some(Traffic::LARGEST_DEVICE_CACHE_BYTES),
-        };
-        conditions.traffic.is_implausible(self.decode_tok_s(), cache_bytes)
+        is_implausible(build.backend, &conditions.traffic, self.decode_tok_s(), processor_cache_bytes)
     }
 
     fn decode_tok_s(&self) -> Option<f64> {
@@ -298,6 +268,55 @@ impl From<Row<Excluded>> for AnyRow {
     fn from(row: Row<Excluded>) -> Self {
         Self::Excluded(row)
     }
+}
+
+/// Whether a decode rate needs more memory bandwidth than the host has.
+pub(crate) fn is_implausible(
+    backend: Backend,
+    traffic: &Traffic,
+    decode_tok_s: Option<f64>,
+    processor_cache_bytes: Option<u64>,
+) -> bool {
+    let cache_bytes = match backend {
+        Backend::Cpu => processor_cache_bytes,
+        Backend::Metal | Backend::Cuda => Some(Traffic::LARGEST_DEVICE_CACHE_BYTES),
+    };
+    traffic.is_implausible(decode_tok_s, cache_bytes)
+}
+
+/// What figures must be that a valid row of this workload has.
+pub(crate) fn check_measured(
+    max_tokens: u64,
+    eos_policy: EosPolicy,
+    prompt_target_len: Option<u64>,
+    figures: &Figures,
+) -> Result<(), NotMeasured> {
+    let generated = figures.decode().generated();
+    let broken = |rule, detail| Err(NotMeasured { rule, detail });
+    if generated == 0 {
+        return broken(Rule::NoTokens, "no token was generated".to_owned());
+    }
+    if generated > max_tokens {
+        let detail = format!("{generated} tokens were generated where at most {max_tokens} were asked for");
+        return broken(Rule::Inconclusive, detail);
+    }
+    if eos_policy == EosPolicy::Suppress && generated < max_tokens {
+        let detail = format!("{generated} of {max_tokens} tokens were generated");
+        return broken(Rule::ShortGeneration, detail);
+    }
+    if let Some(target) = prompt_target_len
+        && figures.prefill().tokens() != target
+    {
+        let detail = format!("the prompt had {} tokens instead of {target}", figures.prefill().tokens());
+        return broken(Rule::PromptMismatch, detail);
+    }
+    if figures.prefill().tok_s().is_none() {
+        return broken(Rule::ZeroTime, "prefill took no measurable time".to_owned());
+    }
+    if figures.decode().steps() > 0 && figures.decode().tok_s().is_none() {
+        return broken(Rule::ZeroTime, "decode took no measurable time".to_owned());
+    }
+    Ok(())
 }
 
 fn non_empty(text: String) -> Option<String> {

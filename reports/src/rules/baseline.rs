@@ -8,14 +8,20 @@ use crate::record::Field;
 pub(super) static NOT_SUPERSEDED: Rule = Rule {
     id: "P17",
     tier: Tier::Warn,
-    fields: &["date"],
+    fields: &["date", "file"],
     accepted_by: &[],
     text: "no other file of the same host, program and kind has measured a row of the first side since, by the row's date",
     check: Check::Survivors(not_superseded),
 };
 
 fn not_superseded(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
-    pairs.iter().filter_map(|pair| superseded(case, pair)).collect()
+    let unread = case.readings.unreadable().iter().map(|path| {
+        let message =
+            format!("`{}` cannot be read, so a newer reading in it would go unseen", path.display());
+        Finding::new("P17", Tier::Warn, "file", message)
+            .values(None::<String>, Some(path.display().to_string()))
+    });
+    pairs.iter().filter_map(|pair| superseded(case, pair)).chain(unread).collect()
 }
 
 fn superseded(case: &Case<'_>, pair: &Pair<'_>) -> Option<Finding> {

@@ -4,8 +4,8 @@ use super::{Case, Check, Rule};
 use crate::compare::finding::{Finding, Tier};
 use crate::compare::options::Acceptance;
 use crate::compare::pairing::Pair;
-use crate::record::{Metric, Outcome, RateDisagreement, Record};
-use crate::row::{Control, Limits};
+use crate::record::{Controls, Metric, Outcome, RateDisagreement, Record};
+use crate::row::Limits;
 use crate::status;
 
 pub(super) static CONTROL_DRIFT: Rule = Rule {
@@ -24,11 +24,10 @@ fn control_drift(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     if !found.is_empty() {
         return found;
     }
-    let control = |record: &Record| record.extra.as_deref().map(|extra| extra.control.clone());
-    let moved = |record: &Record| control(record).as_ref().is_some_and(Control::moved);
+    let moved = |record: &Record| record.extra.as_deref().is_some_and(|extra| extra.control.moved());
     let shown = |record: &Record| {
-        let Control { model, drift_pct, band_pct } = control(record)?;
-        Some(format!("{:.1}% of {:.1}% by {}", drift_pct?, band_pct?, model?))
+        let Controls { model, drift_pct, band_pct } = &record.extra.as_deref()?.control;
+        Some(format!("{:.1}% of {:.1}% by {}", (*drift_pct)?, (*band_pct)?, model.as_deref()?))
     };
     by_count(pair, ("P18", "control_drift_pct"), moved, shown, message)
 }
@@ -50,7 +49,7 @@ fn contended(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     if !found.is_empty() {
         return found;
     }
-    let share = |record: &Record| record.extra.as_deref()?.too_contended_pct;
+    let share = |record: &Record| record.rare()?.too_contended_pct;
     let shown = |record: &Record| share(record).map(|share| format!("{share:.1}"));
     let found = by_count(pair, ("P19", "contended_pct"), |record| share(record).is_some(), shown, message);
     if !found.is_empty() {
@@ -99,7 +98,7 @@ fn implausible(_: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
     if !found.is_empty() {
         return found;
     }
-    let share = |record: &Record| record.extra.as_deref()?.implausible_pct;
+    let share = |record: &Record| record.rare()?.implausible_pct;
     let shown = |record: &Record| share(record).map(|share| format!("{share:.1}"));
     by_count(pair, ("P20", "bandwidth_pct"), |record| share(record).is_some(), shown, message)
 }
@@ -328,6 +327,6 @@ fn stated_rate(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
 }
 
 fn disagreement(record: &Record, metric: Metric) -> Option<RateDisagreement> {
-    let disagreements = &record.extra.as_deref()?.rate_disagreements;
+    let disagreements = &record.rare()?.rate_disagreements;
     disagreements.iter().copied().find(|disagreement| disagreement.metric == metric)
 }

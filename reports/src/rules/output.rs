@@ -24,12 +24,15 @@ fn same_output(case: &Case<'_>, pairs: &[&Pair<'_>]) -> Vec<Finding> {
     pairs.iter().filter_map(|pair| differing(pair)).collect()
 }
 
+fn output(record: &Record) -> Option<&str> {
+    record.extra.as_deref()?.generation.output_sha256.as_deref()
+}
+
 fn differing(pair: &Pair<'_>) -> Option<Finding> {
     let greedy = |record: &Record| record.facts.known(Field::Sampling) == Some("greedy");
     let comparable = |(before, after): &(&Record, &Record)| {
         greedy(before) && greedy(after) && before.generated_tokens == after.generated_tokens
     };
-    let output = |record: &Record| record.extra.as_deref()?.generation.output_sha256.clone();
     pair.combinations().filter(comparable).find_map(|(before, after)| {
         let message = match (output(before), output(after)) {
             (Some(one), Some(other)) if one != other => {

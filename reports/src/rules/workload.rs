@@ -127,12 +127,14 @@ fn all_tokens(case: &Case<'_>, pair: &Pair<'_>) -> Vec<Finding> {
 
 /// A generation that was about to go on is another workload than one that the model had ended. Older layouts do not say.
 fn ended_otherwise(before: &Record, after: &Record) -> Option<Finding> {
-    let finish = |record: &Record| record.extra.as_deref().and_then(|extra| extra.generation.finish.clone());
+    fn finish(record: &Record) -> Option<&str> {
+        record.extra.as_deref()?.generation.finish.as_deref()
+    }
     let (one, other) = (finish(before), finish(after));
     let message = "generation did not end because all tokens asked for were there";
-    [&one, &other]
+    [one, other]
         .iter()
-        .any(|finish| finish.as_deref().is_some_and(|finish| finish != "length"))
+        .any(|finish| finish.is_some_and(|finish| finish != "length"))
         .then(|| Finding::new("P13", Tier::Drop, "finish", message).values(one, other))
 }
 

@@ -6,10 +6,10 @@ use crate::compare::finding::Tier::{Drop, Refuse, Warn};
 use crate::compare::options::{Acceptance, Axis, Options};
 use crate::record::{Field, Metric};
 
-const BEFORE: &str = "metal_m5max_2026-11-20.csv";
-const AFTER: &str = "metal_m5max_2026-11-21.csv";
+pub(super) const BEFORE: &str = "metal_m5max_2026-11-20.csv";
+pub(super) const AFTER: &str = "metal_m5max_2026-11-21.csv";
 
-fn after() -> Sheet {
+pub(super) fn after() -> Sheet {
     Sheet::flawless().with(&[("mlxcel_commit", "22222222"), ("run_id", "run2"), ("date", "2026-11-21")])
 }
 

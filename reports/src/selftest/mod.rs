@@ -1,15 +1,17 @@
-//! A corpus of bad comparisons, one or more a rule, and the proof that each rule speaks and would be missed.
+//! A corpus of bad comparisons and bad gates, one or more a rule, and the proof that each rule speaks and would be missed.
 //!
 //! For each case the comparison is run twice: with all rules, where the case's rule must speak in its tier, and with that
 //! rule switched off, where it must not. A case that passes the second run unnoticed would mean that something else does
 //! the rule's work and the case proves nothing.
 
 mod corpus;
+mod gates;
 mod sheet;
 
 use serde::Serialize;
 
 pub use corpus::CASES;
+pub use gates::{BadGate, GATES, GateCaseError, Sides, gated, speaks as gate_speaks};
 
 use crate::compare::baseline::{self, Readings};
 use crate::compare::compare;
@@ -63,6 +65,17 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
+    /// Of a case before it was run.
+    const fn of(name: &'static str, rule: &'static str, tier: &'static str) -> Self {
+        Self { name, rule, tier, spoke: false, missed_when_off: false, complaint: None }
+    }
+
+    /// Of a rule that nothing shows.
+    fn without_a_case(rule: &'static str, tier: Tier) -> Self {
+        let complaint = Some("no case of the corpus shows this rule".to_owned());
+        Self { complaint, ..Self::of("a rule without a case", rule, tier.as_str()) }
+    }
+
     /// All is as it should be.
     pub const fn passed(&self) -> bool {
         self.spoke && self.missed_when_off && self.complaint.is_none()
@@ -73,28 +86,15 @@ impl CaseResult {
 pub fn run() -> Vec<CaseResult> {
     let mut results: Vec<CaseResult> = CASES.iter().map(run_case).collect();
     for rule in RULES.iter().filter(|rule| !CASES.iter().any(|case| case.rule == rule.id)) {
-        results.push(CaseResult {
-            name: "a rule without a case",
-            rule: rule.id,
-            tier: rule.tier.as_str(),
-            spoke: false,
-            missed_when_off: false,
-            complaint: Some("no case of the corpus shows this rule".to_owned()),
-        });
+        results.push(CaseResult::without_a_case(rule.id, rule.tier));
     }
     results.push(good_case());
+    results.extend(gates::run());
     results
 }
 
 fn run_case(case: &BadPair) -> CaseResult {
-    let mut result = CaseResult {
-        name: case.name,
-        rule: case.rule,
-        tier: case.tier.as_str(),
-        spoke: false,
-        missed_when_off: false,
-        complaint: None,
-    };
+    let mut result = CaseResult::of(case.name, case.rule, case.tier.as_str());
     match (compared(case, &RuleSet::all()), compared(case, &RuleSet::all().without(case.rule))) {
         (Ok(with), Ok(without)) => {
             result.spoke = speaks(&with, case);
@@ -126,14 +126,7 @@ fn good_case() -> CaseResult {
         files: corpus::flawless,
         options: corpus::commit_axis,
     };
-    let mut result = CaseResult {
-        name: case.name,
-        rule: case.rule,
-        tier: "ok",
-        spoke: false,
-        missed_when_off: true,
-        complaint: None,
-    };
+    let mut result = CaseResult { missed_when_off: true, ..CaseResult::of(case.name, case.rule, "ok") };
     match compared(&case, &RuleSet::all()) {
         Ok(comparison) => {
             result.spoke = comparison.verdict == Verdict::Ok;

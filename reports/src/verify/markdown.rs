@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Context;
-use super::comparison::{DEPENDS_ON_OTHER_FILES, StatedInput, recomputed, remark, set_apart};
+use super::comparison::{Files, recomputed};
+use super::inputs::Stated;
 use super::report::{Discrepancy, Verification, VerifyError};
 use crate::command_line::parted;
 use crate::render::comparison as render;
@@ -62,25 +63,19 @@ fn block_of(path: &Path, block: &[(u64, &str)], context: Context<'_>, verificati
             return;
         }
     };
-    let inputs: Vec<StatedInput> = block.iter().filter_map(|(line, text)| input(*line, text)).collect();
-    let Some(mut comparison) = recomputed(path, (command_line, &command), &inputs, context, verification)
-    else {
-        return;
-    };
+    let inputs: Vec<Stated> = block.iter().filter_map(|(line, text)| input(*line, text)).collect();
+    let sources: Vec<Stated> = block.iter().filter_map(|(line, text)| source(*line, text)).collect();
+    let files = Files { command: &command, command_line, inputs: &inputs, sources: &sources };
+    let Some(comparison) = recomputed(path, &files, context, verification) else { return };
     if let Some(first) = comparison.refused.first() {
         let message = format!("the comparison is refused, first by rule {}: {}", first.rule, first.message);
         let discrepancy = Discrepancy::new(path, "verdict", message).at(start);
         verification.found(discrepancy.values(Some("ok"), Some("refused")));
         return;
     }
-    let apart = set_apart(&mut comparison);
     let again = render::markdown(&comparison);
     let numbered: Vec<(u64, &str)> = again.lines().map(|line| (start, line)).collect();
-    let (mut stated, derived) = (entries(block), entries(&numbered));
-    let before = stated.len();
-    let is_apart = |key: &Key| key.name.first().is_some_and(|rule| rule == DEPENDS_ON_OTHER_FILES);
-    stated.retain(|key, _| !is_apart(key));
-    remark(before - stated.len(), apart.len(), verification);
+    let (stated, derived) = (entries(block), entries(&numbered));
     differences(path, start, &stated, &derived, verification);
 }
 
@@ -107,7 +102,8 @@ fn entries(lines: &[(u64, &str)]) -> BTreeMap<Key, Entry> {
     let mut section = "pairs".to_owned();
     let mut names: Vec<String> = Vec::new();
     for (line, text) in lines {
-        let (key, entry) = if text.starts_with("|---") || text.trim().is_empty() {
+        let is_rule = text.starts_with("|---") && text.chars().all(|c| "|-:".contains(c));
+        let (key, entry) = if is_rule || text.trim().is_empty() {
             continue;
         } else if text.starts_with('|') {
             let cells = cells(text);
@@ -123,9 +119,10 @@ fn entries(lines: &[(u64, &str)]) -> BTreeMap<Key, Entry> {
         } else if let Some(text) = text.strip_prefix("- ") {
             (vec![bullet_name(text)], Entry { line: *line, names: Vec::new(), cells: vec![text.to_owned()] })
         } else {
+            // A title, or words that no comparison has: whichever, both sides must have it.
             (*text).clone_into(&mut section);
             names.clear();
-            continue;
+            (Vec::new(), Entry { line: *line, names: Vec::new(), cells: vec![(*text).to_owned()] })
         };
         let is_bullet = text.starts_with("- ");
         let section = if is_bullet { "closing".to_owned() } else { section.clone() };
@@ -179,7 +176,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// `- before: PATH (LAYOUT, N rows, sha256 DIGEST)`, the digest of the samples behind it where there are any.
-fn input(line: u64, text: &str) -> Option<StatedInput> {
+fn input(line: u64, text: &str) -> Option<Stated> {
     let text = unescaped(text.strip_prefix("- ")?);
     let (side, rest) = text.split_once(": ").filter(|(side, _)| matches!(*side, "before" | "after"))?;
     let (rest, digests) = rest.strip_suffix(')')?.rsplit_once(", sha256 ")?;
@@ -187,7 +184,17 @@ fn input(line: u64, text: &str) -> Option<StatedInput> {
     let (path, _) = rest.rsplit_once(" (")?;
     let [path] = <[String; 1]>::try_from(parted(path).ok()?).ok()?;
     let field = format!("{side} sha256");
-    Some(StatedInput { side: side.to_owned(), path, sha256: digest.to_owned(), line, field })
+    Some(Stated { what: side.to_owned(), path, sha256: Some(digest.to_owned()), line, field })
+}
+
+/// `- store: PATH (sha256 DIGEST)`, or `(unreadable)` in place of a digest.
+fn source(line: u64, text: &str) -> Option<Stated> {
+    let text = unescaped(text.strip_prefix("- ")?);
+    let (what, rest) = text.split_once(": ").filter(|(what, _)| matches!(*what, "catalog" | "store"))?;
+    let (path, digest) = rest.strip_suffix(')')?.rsplit_once(" (")?;
+    let [path] = <[String; 1]>::try_from(parted(path).ok()?).ok()?;
+    let sha256 = digest.strip_prefix("sha256 ").map(str::to_owned);
+    Some(Stated { what: what.to_owned(), path, sha256, line, field: format!("{what} sha256") })
 }
 
 fn differences(
@@ -197,7 +204,7 @@ fn differences(
     derived: &BTreeMap<Key, Entry>,
     verification: &mut Verification,
 ) {
-    let message = "from the two files and the command line";
+    let message = "from the files and the command line";
     let named = |key: &Key| format!("{} {}", key.section, key.name.join(" "));
     for (key, entry) in stated {
         let Some(other) = derived.get(key) else {
@@ -243,9 +250,22 @@ mod tests {
             (r"- before: $'a\\nb, sha256 x' (v1, 2 rows, sha256 00ff)", "a\nb, sha256 x"),
         ] {
             let input = input(7, line).expect("OK because the line is one of an input");
-            assert_eq!((input.path.as_str(), input.sha256.as_str()), (path, "00ff"), "{line}");
+            assert_eq!((input.path.as_str(), input.sha256.as_deref()), (path, Some("00ff")), "{line}");
         }
         assert!(self::input(7, "- before: two words (v1, 2 rows, sha256 00ff)").is_none());
         assert!(self::input(7, "- command: x").is_none());
+    }
+
+    #[test]
+    fn another_file_is_read_from_its_line() {
+        for (line, path, sha256) in [
+            ("- store: a.csv (sha256 00ff)", "a.csv", Some("00ff")),
+            (r"- catalog: 'my table\_1 (2).tsv' (sha256 00ff)", "my table_1 (2).tsv", Some("00ff")),
+            ("- store: a.csv (unreadable)", "a.csv", None),
+        ] {
+            let source = source(7, line).expect("OK because the line is one of a file");
+            assert_eq!((source.path.as_str(), source.sha256.as_deref()), (path, sha256), "{line}");
+        }
+        assert!(source(7, "- before: a.csv (sha256 00ff)").is_none());
     }
 }

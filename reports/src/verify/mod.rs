@@ -6,8 +6,12 @@
 //! nowhere else is not looked at; [`Verification::checked`] says what was.
 
 mod comparison;
+mod diff;
+mod gate;
 mod historical;
+mod inputs;
 mod json;
+mod json_lines;
 mod markdown;
 mod provenance;
 mod report;
@@ -16,6 +20,7 @@ mod rows;
 mod samples;
 mod set;
 mod stamps;
+mod statuses;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +28,8 @@ use std::path::{Path, PathBuf};
 use mlxcel_catalog::files::open_regular;
 
 pub use comparison::Invocation;
-pub use report::{Checked, Discrepancy, Verification, VerifyError};
+pub use gate::GateInvocation;
+pub use report::{Checked, Discrepancy, MissingInput, Verdict, Verification, VerifyError};
 
 /// Longest document that is read; a comparison is far smaller.
 const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
@@ -33,9 +39,25 @@ const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 pub struct Context<'a> {
     /// Turns the command line of a comparison into what it asked for; the program knows its flags, this crate does not.
     pub read_command: &'a dyn Fn(&[String]) -> Result<Invocation, String>,
+    /// The same for the command line of a gate.
+    pub read_gate: &'a dyn Fn(&[String]) -> Result<GateInvocation, String>,
+    /// The bytes of a file of a commit, named `COMMIT:PATH`, where a repository around has it.
+    pub read_committed: &'a dyn Fn(&str) -> Option<Vec<u8>>,
 }
 
-/// Verifies one file: a result file of any layout, or the JSON or Markdown output of a comparison. Any of the three files
+/// For documents that state no command line of a gate and no file of a commit.
+impl<'a> Context<'a> {
+    /// Only comparisons can be verified.
+    pub fn of_comparisons(read_command: &'a dyn Fn(&[String]) -> Result<Invocation, String>) -> Self {
+        Self {
+            read_command,
+            read_gate: &|_| Err("gates are not looked at here".to_owned()),
+            read_committed: &|_| None,
+        }
+    }
+}
+
+/// Verifies one file: a result file of any layout, the JSON or Markdown output of a comparison, or the JSON output of a gate. Any of the three files
 /// of a result set stands for all of them.
 pub fn verify(path: &Path, context: Context<'_>) -> Result<Verification, VerifyError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

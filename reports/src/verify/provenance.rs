@@ -213,6 +213,10 @@ impl<'a> Row<'a> {
                 self.must_be(column, Some(value), &format!("from `/settings/{key}` of the provenance"));
             }
         }
+        if let Some(most) = setting("max_spread_pct").filter(|_| self.stated("max_spread_pct").is_some()) {
+            let source = "from `/settings/max_spread_pct` of the provenance";
+            self.must_be("max_spread_pct", Some(most), source);
+        }
         if let Some(reps) = setting("reps").filter(|_| self.of.row.as_measured().is_some()) {
             self.must_be("reps", Some(reps), "from `/settings/reps` of the provenance");
         }

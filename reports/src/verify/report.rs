@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::history::HistoryError;
 use crate::store::OpenError;
-use crate::text::lossy_path;
+use crate::text::{lossy_path, one_line, words};
 use crate::wire::WireError;
 
 /// Something that a file states and that does not follow.
@@ -74,6 +74,53 @@ impl fmt::Display for Discrepancy {
     }
 }
 
+words! {
+    /// What a verification comes to.
+    pub enum Verdict ("verdict of a verification") {
+        /// Everything that was looked at follows.
+        Ok = "ok",
+        /// Something does not follow.
+        Failed = "failed",
+        /// What was looked at follows, but a file that the rest follows from is not at hand.
+        Unverifiable = "unverifiable",
+    }
+}
+
+/// A file that is needed and not at hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MissingInput {
+    /// The file that names it.
+    #[serde(serialize_with = "lossy_path")]
+    pub file: PathBuf,
+    /// The line in which it does.
+    pub line: Option<u64>,
+    /// What it is, for example `before` or `policy`.
+    pub what: String,
+    /// Its name.
+    pub path: String,
+    /// The SHA-256 that it must have, where that is stated.
+    pub sha256: Option<String>,
+    /// Where it was looked for, and what was there.
+    pub reason: String,
+}
+
+impl fmt::Display for MissingInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        let clean = |text: &str| one_line(text);
+        write!(
+            f,
+            " cannot be verified: input `{}` ({}) missing: {}",
+            clean(&self.path),
+            clean(&self.what),
+            clean(&self.reason)
+        )
+    }
+}
+
 /// How many of what were looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Checked {
@@ -102,6 +149,8 @@ pub struct Verification {
     pub checked: Vec<Checked>,
     /// What does not follow.
     pub discrepancies: Vec<Discrepancy>,
+    /// Files that are needed and not at hand; what follows from them was not looked at.
+    pub missing: Vec<MissingInput>,
     /// What could not be looked at, and what a reader should know.
     pub notes: Vec<String>,
 }
@@ -114,6 +163,7 @@ impl Verification {
             sources: Vec::new(),
             checked: Vec::new(),
             discrepancies: Vec::new(),
+            missing: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -134,9 +184,24 @@ impl Verification {
         self.discrepancies.push(Discrepancy::new(file, "file", reason));
     }
 
-    /// Everything that was looked at follows.
+    pub(super) fn is_missing(&mut self, missing: MissingInput) {
+        if !self.missing.contains(&missing) {
+            self.missing.push(missing);
+        }
+    }
+
+    /// What it comes to: one value that does not follow outweighs whatever could not be looked at.
+    pub const fn verdict(&self) -> Verdict {
+        match (self.discrepancies.is_empty(), self.missing.is_empty()) {
+            (false, _) => Verdict::Failed,
+            (true, false) => Verdict::Unverifiable,
+            (true, true) => Verdict::Ok,
+        }
+    }
+
+    /// Everything follows, and everything could be looked at.
     pub const fn is_consistent(&self) -> bool {
-        self.discrepancies.is_empty()
+        matches!(self.verdict(), Verdict::Ok)
     }
 }
 
@@ -163,7 +228,7 @@ pub enum VerifyError {
     /// Nothing that can be derived again.
     #[error(
         "{}: {reason}; what can be verified are result files (.csv with what lies beside them) and the JSON and Markdown \
-         output of `compare`",
+         output of `compare`, and the JSON output of `gate`",
         path.display()
     )]
     NothingToDerive {

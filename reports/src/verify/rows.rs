@@ -143,12 +143,22 @@ fn derived(path: &Path, line: u64, record: &csv::StringRecord) -> Vec<Discrepanc
         ("decode_tok_s", decode_rate, "(`generated_tokens` - 1), `decode_ns` and status"),
         ("decode_steps", decode.map(|decode| decode.steps() as f64), "`generated_tokens` - 1"),
     ];
+    let number = |column: &str| cell(record, column).and_then(|text| text.parse::<f64>().ok());
+    let bytes = number("decode_bytes_per_token").filter(|bytes| *bytes > 0.0);
+    let implied = bytes.zip(decode.and_then(Decode::tok_s)).map(|(bytes, rate)| bytes * rate);
+    let stream = number("stream_bandwidth_bytes_s").filter(|stream| *stream > 0.0);
+    let share = implied.zip(stream).map(|(implied, stream)| 100.0 * implied / stream);
+    let expected = expected.into_iter().chain([
+        ("implied_bandwidth_bytes_s", implied, "`decode_bytes_per_token` and the decode rate"),
+        ("bandwidth_pct", share, "`implied_bandwidth_bytes_s` and `stream_bandwidth_bytes_s`"),
+    ]);
     let mut found = Vec::new();
     for (column, derived, source) in expected {
         let stated = cell(record, column);
+        let relative = if column.contains("bandwidth") { 1e-9 } else { 1e-12 };
         let agrees = match (stated.map(str::parse::<f64>), derived) {
             (None, None) => true,
-            (Some(Ok(stated)), Some(derived)) => (stated - derived).abs() <= 1e-6 + derived.abs() * 1e-12,
+            (Some(Ok(stated)), Some(derived)) => (stated - derived).abs() <= 1e-6 + derived.abs() * relative,
             _ => false,
         };
         if !agrees {

@@ -9,6 +9,7 @@ use super::provenance;
 use super::report::{Discrepancy, Verification, VerifyError};
 use super::rows::{self, Line};
 use super::samples;
+use super::statuses;
 use crate::provenance::Provenance;
 use crate::store::{self, Beside};
 
@@ -30,15 +31,16 @@ pub(super) fn verify(path: &Path) -> Result<Verification, VerifyError> {
     if beside.unfinished {
         verification.notes.push("the run did not end: no digest and no count was recorded".to_owned());
     }
-    claims(path, &read.readable, &mut verification);
     order(path, &read.readable, beside.complete && read.readable.len() == read.total, &mut verification);
     match &beside.provenance {
         None => {
+            statuses::verify(path, &read.readable, None, &mut verification);
             let message = "no provenance lies beside the rows, so their stamps follow from nothing";
             verification.found(Discrepancy::new(path, "provenance", message));
         }
         Some(file) => {
             let provenance = store::read_provenance(file)?;
+            statuses::verify(path, &read.readable, Some(&provenance), &mut verification);
             provenance::verify(
                 path,
                 file,
@@ -54,25 +56,6 @@ pub(super) fn verify(path: &Path) -> Result<Verification, VerifyError> {
     let all_readable = read.readable.len() == read.total;
     measured(path, &beside, (&read.readable, all_readable), &mut verification)?;
     Ok(verification)
-}
-
-/// A row that is valid by its status is so by what it counts.
-fn claims(path: &Path, lines: &[Line], verification: &mut Verification) {
-    for Line { line, row } in lines.iter().filter(|line| line.row.status().is_ok()) {
-        let conditions = &row.identity().conditions;
-        if let Some(cached) = conditions.generation.cached_prompt_tokens.filter(|cached| *cached > 0) {
-            let message = "a row in which a cache had a part of the prompt is not valid (INVALID:cache_hit)";
-            let discrepancy = Discrepancy::new(path, "cached_prompt_tokens", message).at(*line);
-            verification.found(discrepancy.values(Some(cached.to_string()), Some("0")));
-        }
-        if conditions.control.moved() {
-            let message = "from `control_band_pct`: between controls further apart no row is valid (INVALID:control_drift)";
-            let percent = |value: Option<f64>| value.map(|value| value.to_string());
-            let (drift, band) = (percent(conditions.control.drift_pct), percent(conditions.control.band_pct));
-            let discrepancy = Discrepancy::new(path, "control_drift_pct", message).at(*line);
-            verification.found(discrepancy.values(drift, band.map(|band| format!("at most {band}"))));
-        }
-    }
 }
 
 /// Places in the order of measurement: each once, rising, and none left out of a complete set.

@@ -9,13 +9,14 @@ use super::layout::{VERSION, WireRow};
 use crate::measure::{Decode, Prefill};
 use crate::row::{
     AnyRow, Build, Checkpoint, CheckpointId, Conditions, Control, Figures, Generation, Host, HostState,
-    Limits, Measured, Memory, Row, RowIdentity, Run, Traffic, Workload,
+    Limits, Measured, Memory, NotMeasured, Row, RowIdentity, Run, Traffic, Workload, bandwidth_pct,
+    check_measured, implied_bandwidth,
 };
 use crate::stamp::Stamp;
 use crate::status::{Rule, Status};
 
 /// A column and what is wrong with it.
-type Complaint = (&'static str, String);
+pub(super) type Complaint = (&'static str, String);
 
 impl From<&AnyRow> for WireRow {
     #[expect(clippy::too_many_lines, reason = "one line a column")]
@@ -134,28 +135,15 @@ impl From<&AnyRow> for WireRow {
 
 /// The row that a line of a file of this version holds.
 pub(super) fn row(wire: WireRow, version: u32) -> Result<AnyRow, Complaint> {
-    if wire.schema_version != version {
-        return Err((
-            "schema_version",
-            format!("{} where the file is of version {version}", wire.schema_version),
-        ));
-    }
-    let figures = figures(&wire)?;
-    check_generation(&wire, figures.as_ref())?;
-    check_derived(&wire, figures.as_ref())?;
-    let load_nanos = wire.load_ms.map(|Millis(nanos)| nanos);
+    let figures = checked(&wire, version)?;
+    let load_nanos = load_nanos(&wire);
     let status = wire.status.clone();
     let detail = wire.status_detail.clone();
-    let bandwidth = (wire.implied_bandwidth_bytes_s, wire.bandwidth_pct);
     let identity = identity(wire)?;
-    let row: AnyRow = match (status, figures) {
-        (Status::Ok, None) => {
-            return Err(("prefill_ns", "empty in a row whose status is ok".to_owned()));
-        }
+    Ok(match (status, figures) {
+        (Status::Ok, None) => return Err(without_figures()),
         (Status::Ok, Some(figures)) => Row::from_figures(identity, load_nanos, figures)
-            .map_err(|error| {
-                (column_of(error.rule), format!("the row's status is ok, but {}", error.detail))
-            })?
+            .map_err(|error| broken(&error))?
             .with_detail(detail.unwrap_or_default())
             .into(),
         (Status::Excluded(exclusion), figures) => {
@@ -163,9 +151,49 @@ pub(super) fn row(wire: WireRow, version: u32) -> Result<AnyRow, Complaint> {
                 .with_detail(detail.unwrap_or_default())
                 .into()
         }
-    };
-    check_bandwidth(&row, bandwidth)?;
-    Ok(row)
+    })
+}
+
+pub(super) fn load_nanos(wire: &WireRow) -> Option<u64> {
+    wire.load_ms.map(|Millis(nanos)| nanos)
+}
+
+pub(super) const fn traffic(wire: &WireRow) -> Traffic {
+    Traffic { bytes_per_token: wire.decode_bytes_per_token, stream_bytes_s: wire.stream_bandwidth_bytes_s }
+}
+
+fn without_figures() -> Complaint {
+    ("prefill_ns", "empty in a row whose status is ok".to_owned())
+}
+
+fn broken(error: &NotMeasured) -> Complaint {
+    (column_of(error.rule), format!("the row's status is ok, but {}", error.detail))
+}
+
+/// The figures of a line in which everything agrees that must.
+pub(super) fn checked(wire: &WireRow, version: u32) -> Result<Option<Figures>, Complaint> {
+    if wire.schema_version != version {
+        return Err((
+            "schema_version",
+            format!("{} where the file is of version {version}", wire.schema_version),
+        ));
+    }
+    let figures = figures(wire)?;
+    check_generation(wire, figures.as_ref())?;
+    check_derived(wire, figures.as_ref())?;
+    if wire.checkpoint_id_level.is_some() != wire.checkpoint_id.is_some() {
+        return Err(("checkpoint_id", "a level and a digest go together".to_owned()));
+    }
+    match (&wire.status, &figures) {
+        (Status::Ok, None) => return Err(without_figures()),
+        (Status::Ok, Some(figures)) => {
+            check_measured(wire.max_tokens, wire.eos_policy, wire.prompt_target_len, figures)
+                .map_err(|error| broken(&error))?;
+        }
+        (Status::Excluded(_), _) => {}
+    }
+    check_bandwidth(wire, figures.as_ref())?;
+    Ok(figures)
 }
 
 /// What generations were needs generations; and controls are named, measured and held against a band, or none were made.
@@ -196,10 +224,11 @@ fn check_generation(wire: &WireRow, figures: Option<&Figures>) -> Result<(), Com
 }
 
 /// Both columns follow from bytes a token, decode rate and stream.
-fn check_bandwidth(row: &AnyRow, (implied, share): (Option<f64>, Option<f64>)) -> Result<(), Complaint> {
+fn check_bandwidth(wire: &WireRow, figures: Option<&Figures>) -> Result<(), Complaint> {
+    let (traffic, rate) = (traffic(wire), figures.and_then(|figures| figures.decode().tok_s()));
     for (column, stated, derived) in [
-        ("implied_bandwidth_bytes_s", implied, row.implied_bandwidth_bytes_s()),
-        ("bandwidth_pct", share, row.bandwidth_pct()),
+        ("implied_bandwidth_bytes_s", wire.implied_bandwidth_bytes_s, implied_bandwidth(&traffic, rate)),
+        ("bandwidth_pct", wire.bandwidth_pct, bandwidth_pct(&traffic, rate)),
     ] {
         let agrees = match (stated, derived) {
             (None, None) => true,

@@ -36,8 +36,13 @@ macro_rules! layout {
     ($($column:ident: $type:ty,)+) => {
         pub(super) const COLUMNS: &[&str] = &[$(stringify!($column),)+];
 
+        /// What reads the text of each column into a row, in their order.
+        const SETTERS: &[fn(&mut WireRow, &str) -> Result<(), String>] = &[$(
+            |row, text| <$type>::read(text).map(|value| row.$column = value),
+        )+];
+
         /// One line of the file.
-        #[derive(Debug)]
+        #[derive(Debug, Clone)]
         pub(super) struct WireRow {
             $(pub(super) $column: $type,)+
         }
@@ -57,6 +62,12 @@ macro_rules! layout {
                         <$type>::read(text).map_err(|reason| (stringify!($column), reason))?
                     },)+
                 })
+            }
+
+            /// Reads the text of one column, by its place.
+            pub(super) fn set(&mut self, index: usize, text: &str) -> Result<(), String> {
+                let setter = SETTERS.get(index).ok_or_else(|| "no such column".to_owned())?;
+                setter(self, text)
             }
 
             /// Column names and typed values, in their order.

@@ -6,12 +6,17 @@
 mod cell;
 mod convert;
 mod layout;
+mod light;
+mod stream;
 
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use crate::row::AnyRow;
+
+pub(crate) use light::Light;
+pub(crate) use stream::RowStream;
 
 /// Version of the rows this crate writes.
 pub const SCHEMA_VERSION: u32 = layout::VERSION;

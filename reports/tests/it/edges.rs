@@ -10,7 +10,6 @@ use mlxcel_reports::compare::report::{Comparison, Verdict};
 use mlxcel_reports::history::{self, HistoryError, SourceFile};
 use mlxcel_reports::names::ExactNames;
 use mlxcel_reports::record::{Field, Metric};
-use mlxcel_reports::render::comparison as render;
 use mlxcel_reports::rules::RuleSet;
 
 const COLUMNS: &str = "model,model_path,prompt_tokens,generated_tokens,prefill_ms,prefill_tok_s,decode_ms,decode_tok_s,date,hardware,";
@@ -270,75 +269,4 @@ fn as_many_pairs_as_rows_and_every_vanished_one_is_listed() {
     let comparison = compared(&before, &after, &options);
     assert_eq!(comparison.verdict, Verdict::Ok, "{:?}", comparison.refused);
     assert_eq!((comparison.pairs.len(), comparison.one_sided.before.len()), (4_500, 500));
-}
-
-/// Peak of the process's memory, in bytes; none where the system does not say.
-fn peak_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// A file of a million rows of the layout with commits.
-fn million_rows(path: &std::path::Path, commit: &str, decode_ms: u32) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    writeln!(
-        file,
-        "{COLUMNS}mlxcel_version,build_type,max_tokens,prompt,prompt_target_len,mlxcel_commit,mlx_commit"
-    )?;
-    for index in 0..1_000_000 {
-        writeln!(
-            file,
-            "m{index:07},models/m{index:07},277,128,100.00,2770.00,{decode_ms}.00,,2026-09-09,Apple_M5_Max_128GB,0.7.0,\
-             release,128,\"Hello, \"\"you\"\"\",,{commit},9a795735"
-        )?;
-    }
-    file.flush()
-}
-
-/// Alone in its process: `cargo test --release -p mlxcel-reports --test it -- --ignored --nocapture a_million`.
-#[test]
-#[ignore = "a measurement, of the release build and alone"]
-#[expect(clippy::print_stderr, reason = "the measurement is what it is run for")]
-fn a_million_rows_from_disk_take_under_two_seconds_and_under_500_megabytes() {
-    let folder = tempfile::tempdir().expect("OK because tests need a temporary folder");
-    let path = folder.path().join("metal_m5max_2026-09-09.csv");
-    million_rows(&path, "33333333", 1270).expect("OK because there is space");
-    let before = peak_memory_bytes();
-    let start = std::time::Instant::now();
-    let file = history::read(&path).expect("OK because the file was just written");
-    let seconds = start.elapsed().as_secs_f64();
-    let peak = peak_memory_bytes();
-    eprintln!("{} rows in {seconds:.3} s; peak {before:?} before, {peak:?} bytes after", file.records.len());
-    assert_eq!(file.records.len(), 1_000_000);
-    assert!(seconds < 2.0, "{seconds} s");
-    assert!(peak.is_none_or(|peak| peak < 500_000_000), "{peak:?} bytes");
-}
-
-/// Alone in its process: `cargo test --release -p mlxcel-reports --test it -- --ignored --nocapture two_files`.
-#[test]
-#[ignore = "a measurement, of the release build and alone"]
-#[expect(clippy::print_stderr, reason = "the measurement is what it is run for")]
-fn two_files_of_a_million_rows_are_compared_in_under_five_seconds_and_a_gigabyte() {
-    let folder = tempfile::tempdir().expect("OK because tests need a temporary folder");
-    let paths = ["a.csv", "b.csv"].map(|name| folder.path().join(name));
-    million_rows(&paths[0], "33333333", 1270).expect("OK because there is space");
-    million_rows(&paths[1], "44444444", 1300).expect("OK because there is space");
-    let start = std::time::Instant::now();
-    let told = |what: &str| {
-        eprintln!("{what}: {:.3} s, peak {:?} bytes", start.elapsed().as_secs_f64(), peak_memory_bytes());
-    };
-    let [before, after] =
-        paths.each_ref().map(|path| history::read(path).expect("OK because the file was just written"));
-    told("read");
-    let options = Options { axis: Axis::Commit, ..Options::default() };
-    let comparison = compare(&before, &after, &ExactNames, &options, &Readings::default(), &RuleSet::all());
-    told("compared");
-    assert_eq!(comparison.pairs.len(), 1_000_000, "{:?}", comparison.refused);
-    let text = render::csv(&comparison).expect("OK because a comparison is always CSV");
-    told("as CSV");
-    assert!(text.lines().count() > 1_000_000);
-    assert!(start.elapsed().as_secs_f64() < 5.0);
-    assert!(peak_memory_bytes().is_none_or(|peak| peak < 1_000_000_000));
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use mlxcel_catalog::identity::sha256_hex;
 use mlxcel_reports::compare::options::{Axis, Options};
-use mlxcel_reports::names::ExactNames;
 use mlxcel_reports::verify::{Context, Discrepancy, Invocation, Verification, VerifyError, verify};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,17 +20,17 @@ pub(crate) fn read_command(command: &[String]) -> Result<Invocation, String> {
         before: after("--before")?,
         after: after("--after")?,
         options: Options { axis: Axis::Commit, command: command.to_vec(), ..Options::default() },
-        names: Box::new(ExactNames),
+        catalog: None,
         store: None,
     })
 }
 
 pub(crate) fn verified(path: &Path) -> Verification {
-    verify(path, Context { read_command: &read_command }).unwrap_or_else(|error| panic!("{error}"))
+    verify(path, Context::of_comparisons(&read_command)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) fn refused(path: &Path) -> VerifyError {
-    verify(path, Context { read_command: &read_command }).expect_err("OK because nothing can be derived")
+    verify(path, Context::of_comparisons(&read_command)).expect_err("OK because nothing can be derived")
 }
 
 const SET: [&str; 3] = ["rows_v1.csv", "rows_v1.samples.jsonl", "rows_v1.provenance.json"];

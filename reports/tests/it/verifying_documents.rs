@@ -9,7 +9,7 @@ use mlxcel_reports::history;
 use mlxcel_reports::names::ExactNames;
 use mlxcel_reports::render::comparison as render;
 use mlxcel_reports::rules::RuleSet;
-use mlxcel_reports::verify::{Context, Discrepancy, Invocation, verify};
+use mlxcel_reports::verify::{Context, Discrepancy, Invocation, Verdict, verify};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -33,7 +33,7 @@ fn comparison() -> (TempDir, PathBuf, PathBuf) {
         file.path = PathBuf::from(name);
         file
     });
-    let (readings, _) = readings(folder.path(), [&before, &after], &ExactNames, invocation.options.metric);
+    let readings = readings(folder.path(), [&before, &after], &ExactNames, invocation.options.metric);
     let comparison = compare(&before, &after, &ExactNames, &invocation.options, &readings, &RuleSet::all());
     assert_eq!((comparison.summary.pairs, comparison.dropped.len()), (2, 1), "{comparison:#?}");
     let json = folder.path().join("comparison.json");
@@ -174,8 +174,14 @@ fn an_input_that_changed_since_or_is_gone_is_found() {
             "{found:#?}"
         );
         std::fs::remove_file(&input).expect("OK because it is ours");
-        let found = verified(&document).discrepancies;
-        assert!(found.iter().any(|found| found.message.contains("no such file")), "{found:#?}");
+        let found = verified(&document);
+        assert_eq!((found.verdict(), found.discrepancies.len()), (Verdict::Unverifiable, 0), "{found:#?}");
+        let missing = found.missing.first().map(ToString::to_string).unwrap_or_default();
+        assert!(
+            missing.contains("cannot be verified: input `metal_m5max_roster_2026-09-09.csv` (after) missing")
+                && missing.contains("no such file"),
+            "{missing}"
+        );
     }
 }
 
@@ -245,7 +251,7 @@ fn ranges_over_repetitions_are_verified_against_the_samples_they_came_from() {
         read_command(command).map(|invocation| Invocation { options, ..invocation })
     };
     let found = |document: &Path| {
-        let context = Context { read_command: &read_all };
+        let context = Context::of_comparisons(&read_all);
         verify(document, context).expect("OK because it is a comparison").discrepancies
     };
     for (document, field) in [(&json, "/inputs/1/samples_sha256"), (&markdown, "after")] {

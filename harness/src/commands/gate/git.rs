@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use git2::{ObjectType, Oid, Repository, Tree};
+use mlxcel_catalog::identity::sha256_hex;
+use mlxcel_reports::gate::rules::{Copy, Protected};
 use mlxcel_reports::history::{self, SourceFile};
 use mlxcel_reports::record::Field;
 
@@ -27,21 +29,7 @@ pub(super) fn baseline(revision: &str, paths: &[PathBuf]) -> anyhow::Result<Base
 }
 
 fn in_repository(repository: &Repository, revision: &str, paths: &[PathBuf]) -> anyhow::Result<Baseline> {
-    let head =
-        repository.head().and_then(|head| head.peel_to_commit()).context("no commit is checked out")?;
-    let other =
-        repository.revparse_single(revision).and_then(|object| object.peel_to_commit()).with_context(
-            || format!("`{revision}` is no commit of this repository; fetch it, with its history"),
-        )?;
-    let base = repository.merge_base(head.id(), other.id()).with_context(|| {
-        format!("`{revision}` and the checked-out commit have no common ancestor; a shallow clone lacks it")
-    })?;
-    // On the protected branch itself the checked-out commit is the change under test, and its parent the baseline.
-    let base = if base == head.id() {
-        head.parent_id(0).context("the checked-out commit has no parent to take a baseline from")?
-    } else {
-        base
-    };
+    let base = base(repository, revision)?;
     let tree = repository.find_commit(base)?.tree()?;
     let mut blobs = Vec::new();
     for path in paths {
@@ -70,6 +58,46 @@ fn in_repository(repository: &Repository, revision: &str, paths: &[PathBuf]) -> 
         remarks.push(format!("{} is of an earlier ancestor and was left out", file.path.display()));
     }
     Ok(Baseline { files, remarks })
+}
+
+/// The commit where a protected branch and the checked-out commit part.
+fn base(repository: &Repository, revision: &str) -> anyhow::Result<Oid> {
+    let head =
+        repository.head().and_then(|head| head.peel_to_commit()).context("no commit is checked out")?;
+    let other =
+        repository.revparse_single(revision).and_then(|object| object.peel_to_commit()).with_context(
+            || format!("`{revision}` is no commit of this repository; fetch it, with its history"),
+        )?;
+    let base = repository.merge_base(head.id(), other.id()).with_context(|| {
+        format!("`{revision}` and the checked-out commit have no common ancestor; a shallow clone lacks it")
+    })?;
+    // On the protected branch itself the checked-out commit is the change under test, and its parent the baseline.
+    if base != head.id() {
+        return Ok(base);
+    }
+    head.parent_id(0).context("the checked-out commit has no parent to take a baseline from")
+}
+
+/// The files of a baseline as a protected branch has them, where it and the checked-out commit part.
+pub(super) fn copies(revision: &str, files: &[SourceFile]) -> anyhow::Result<Protected> {
+    let repository = Repository::discover(".").context("a protected branch needs a git repository")?;
+    let root = repository.workdir().context("the repository has no working tree")?.canonicalize()?;
+    let base = base(&repository, revision)?;
+    let tree = repository.find_commit(base)?.tree()?;
+    let copies = files.iter().map(|file| {
+        let place = file.path.canonicalize().ok();
+        let place = place.and_then(|place| place.strip_prefix(&root).map(Path::to_owned).ok());
+        let blob = place
+            .as_deref()
+            .and_then(|place| tree.get_path(place).ok())
+            .and_then(|entry| repository.find_blob(entry.id()).ok());
+        Copy {
+            path: file.path.display().to_string(),
+            in_repository: place.map(|place| place.display().to_string()),
+            sha256: blob.map(|blob| sha256_hex(blob.content())),
+        }
+    });
+    Ok(Protected { revision: revision.to_owned(), copies: copies.collect(), commit: base.to_string() })
 }
 
 /// Result files at a path of a tree: the file, or those directly in the folder.

@@ -6,10 +6,11 @@ mod git;
 
 use anyhow::{Context as _, bail};
 use jiff::ZonedDateTime;
+use mlxcel_reports::compare::report::Source;
 use mlxcel_reports::gate::policy::Policy;
 use mlxcel_reports::gate::report::{GateReport, Outcome, State};
 use mlxcel_reports::gate::spread::Spreads;
-use mlxcel_reports::gate::{Request, confirmed, inputs, run as decide};
+use mlxcel_reports::gate::{Request, confirmed, inputs, run as decide, second_stage};
 use mlxcel_reports::render::gate as render;
 
 use super::compare::{names, write_new};
@@ -28,16 +29,8 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
             bail!("`{path}` {why}; name another file for --report");
         }
     }
-    let mut policy = arguments.policy.as_deref().map_or_else(|| Ok(Policy::default()), Policy::read)?;
-    if let Some(vary) = arguments.vary {
-        policy.vary = vary;
-    }
-    if !arguments.metric.is_empty() {
-        policy.metrics.clone_from(&arguments.metric);
-        policy.metrics.sort();
-        policy.metrics.dedup();
-    }
-    policy.accept.extend(arguments.accept.iter().copied());
+    let policy = arguments.policy.as_deref().map_or_else(|| Ok(Policy::default()), Policy::read)?;
+    let policy = arguments.overrides().of(policy);
     let names = names(arguments.catalog.as_deref())?;
     let candidate = inputs::read(&arguments.candidate)?;
     let mut remarks = Vec::new();
@@ -59,6 +52,11 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         (None, Some(diagnosis)) => diagnosis.spreads(),
         (None, None) => Spreads::default(),
     };
+    // What is read from that commit is its copy already.
+    let protected = match &policy.protected_branch {
+        Some(revision) if arguments.baseline_from_git.is_none() => Some(git::copies(revision, &baseline)?),
+        _ => None,
+    };
     let first = confirm::FirstStage::of(&baseline, &candidate, names.as_ref())?;
     let request = |baseline, candidate, policy: Policy| Request {
         baseline,
@@ -66,6 +64,8 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         policy,
         spreads: spreads.clone(),
         names: names.as_ref(),
+        sources: sources(arguments),
+        protected: protected.clone(),
         today: ZonedDateTime::now().date(),
         tell_improvements: arguments.tell_improvements,
         command: super::compare::command_line(),
@@ -73,15 +73,15 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
     let mut report = decide(request(baseline, candidate, policy.clone()));
     if arguments.confirm && report.count(State::Flagged) > 0 {
         let measured = confirm::measure(&report, &first, arguments)?;
-        // Which rows there must be was settled by the first stage, and the baseline is as old as it was.
-        let policy = Policy { required: Vec::new(), max_baseline_age_days: None, min_share: None, ..policy };
-        let second = decide(request(measured.baseline, measured.candidate, policy));
+        let second = second_stage(request(measured.baseline, measured.candidate, policy));
         report = confirmed(report, second, arguments.tell_improvements);
-        report.notes.push(format!("the measurements of --confirm lie in {}", measured.folder.display()));
+        report.remarks.push(format!("the measurements of --confirm lie in {}", measured.folder.display()));
     }
-    report.notes.extend(remarks);
+    report.remarks.extend(remarks);
     if let Some(diagnosis) = stored.filter(|_| report.rows.iter().any(|row| row.aa_spread.is_some())) {
-        report.notes.push(format!("A/A spreads {}; --no-doctor leaves them out", noise::origin(&diagnosis)));
+        report
+            .remarks
+            .push(format!("A/A spreads {}; --no-doctor leaves them out", noise::origin(&diagnosis)));
     }
     for file in &arguments.report {
         write_report(&report, file).inspect_err(|_| take_back(&arguments.report, file))?;
@@ -97,6 +97,16 @@ pub(super) fn run(arguments: &GateArgs) -> anyhow::Result<Exit> {
         Outcome::Inconclusive => Exit::Inconclusive,
         Outcome::Improved => Exit::Improved,
     })
+}
+
+/// The files besides results that the gate depends on.
+fn sources(arguments: &GateArgs) -> Vec<Source> {
+    let named =
+        [("policy", &arguments.policy), ("spreads", &arguments.spreads), ("catalog", &arguments.catalog)];
+    named
+        .into_iter()
+        .filter_map(|(what, path)| path.as_deref().map(|path| Source::of(what, path, path)))
+        .collect()
 }
 
 fn write_report(report: &GateReport, file: &crate::cli::ReportFile) -> anyhow::Result<()> {

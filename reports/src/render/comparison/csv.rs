@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::command_line::joined;
 use crate::compare::report::{Comparison, Input, PairFigures};
+use crate::gate::ONE_MEASUREMENT;
 
 /// One line. What a kind of line has no place for is empty.
 #[derive(Default, Serialize)]
@@ -76,6 +77,11 @@ pub fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
         let (before, after) = (of("before"), of("after"));
         writer.serialize(Line { kind: "input", before, after, field, ..Line::default() })?;
     }
+    for source in &comparison.sources {
+        let (field, before) = (source.what, Some(source.path.clone()));
+        let message = source.sha256.as_deref().unwrap_or("unreadable");
+        writer.serialize(Line { kind: "source", before, field, message, ..Line::default() })?;
+    }
     let command = joined(&comparison.command);
     writer.serialize(Line { kind: "command", message: &command, ..Line::default() })?;
     let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
@@ -113,7 +119,7 @@ fn pair<'a>(comparison: &'a Comparison, figures: &'a PairFigures) -> Line<'a> {
         rows_after: Some(figures.rows_after),
         spread_pct: figures.spread_pct,
         moved: Some(figures.moved),
-        verdict: test.map(|test| test.verdict.as_str()),
+        verdict: Some(test.map_or(ONE_MEASUREMENT, |test| test.verdict.as_str())),
         test_ratio: test.map(|test| test.ratio),
         test_ratio_low: test.and_then(|test| test.ratio_low),
         test_ratio_high: test.and_then(|test| test.ratio_high),

@@ -128,6 +128,6 @@ fn closing(comparison: &Comparison) -> Vec<String> {
         lines.push(format!("one-sided: {} before, {} after", sides.before.len(), sides.after.len()));
     }
     lines.push(format!("may differ: {}", comparison.axis));
-    lines.extend(inputs_and_command(&comparison.inputs, &comparison.command));
+    lines.extend(inputs_and_command(&comparison.inputs, &comparison.sources, &comparison.command));
     lines
 }

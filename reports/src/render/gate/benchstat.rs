@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::gate::report::{GateReport, GateRow};
+use crate::text::one_line;
 
 /// The text.
 pub fn benchstat(report: &GateReport) -> String {
@@ -31,6 +32,10 @@ pub fn benchstat(report: &GateReport) -> String {
                 let _ = writeln!(text, "{} 1 {value} {}", name(row), row.metric.unit());
             }
         }
+    }
+    // Neither a key nor a benchmark begins so: what reads the text passes these lines over.
+    for finding in &report.warnings {
+        let _ = writeln!(text, "# warning {}: {}", finding.rule, one_line(&finding.message));
     }
     text
 }

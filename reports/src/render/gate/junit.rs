@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use super::{headline, interval, number, percent, remark, smallest_effect, units, verdict};
+use crate::compare::finding::Finding;
 use crate::gate::report::{GateReport, GateRow, Outcome, State};
 use crate::record::Metric;
 
@@ -51,7 +52,21 @@ pub fn junit(report: &GateReport) -> String {
     if !missing.is_empty() {
         suites.push(("gate.required".to_owned(), missing));
     }
+    let warnings: Vec<Case> = report.warnings.iter().map(warning).collect();
+    if !warnings.is_empty() {
+        suites.push(("gate.warnings".to_owned(), warnings));
+    }
     document(report, &suites)
+}
+
+/// What a reader must know; it fails nothing.
+fn warning(finding: &Finding) -> Case {
+    let about = finding.model.as_ref().map_or_else(String::new, |model| format!(" {model}"));
+    Case {
+        name: format!("{} {}{about}", finding.rule, finding.field),
+        result: None,
+        message: finding.message.clone(),
+    }
 }
 
 struct Case {

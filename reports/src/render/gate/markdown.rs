@@ -28,7 +28,7 @@ pub fn markdown(report: &GateReport) -> String {
     for (title, found) in [("refused", &report.refused), ("accepted", &report.accepted)] {
         text.push_str(&findings(title, found));
     }
-    for note in &report.notes {
+    for note in report.notes.iter().chain(&report.remarks) {
         let _ = writeln!(text, "- {}", escaped(note));
     }
     if !rest.is_empty() {

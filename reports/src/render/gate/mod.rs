@@ -118,6 +118,6 @@ fn closing(report: &GateReport) -> Vec<String> {
         lines.push(format!("accepted in advance: {}", accepted.join(", ")));
     }
     lines.push(format!("may differ: {}", report.policy.vary));
-    lines.extend(inputs_and_command(&report.inputs, &report.command));
+    lines.extend(inputs_and_command(&report.inputs, &report.sources, &report.command));
     lines
 }

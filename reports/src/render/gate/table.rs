@@ -44,7 +44,7 @@ pub fn table(report: &GateReport, width: Option<u16>) -> String {
     for name in &report.new {
         let _ = writeln!(text, "new, without a baseline: {}", one_line(name));
     }
-    for note in &report.notes {
+    for note in report.notes.iter().chain(&report.remarks) {
         let _ = writeln!(text, "note: {}", one_line(note));
     }
     for line in closing(report) {
