@@ -17,6 +17,9 @@ no effect: --prompt TEXT (the prompt is synthetic) --no-chat-template (a synthet
            --warmup-tokens N (each warm-up has the measured shape) --no-pre-warm --pre-warm-settle N
            --temperature 0 --top-p 1
 refused:   --prompt-tokens '' (a prompt of text), --temperature and --top-p with other values
+
+--no-cooldown takes back the waits named before it; one named after it counts. A file of --output that is there stays, and
+the new one is named with _2; characters of its name that result files cannot have become _.
 TEXT
 }
 
@@ -37,6 +40,9 @@ target=
 arguments=()
 output=
 suffix=
+cooldown=
+big_cooldown=
+no_cooldown=
 timeout=300
 preheat=600
 while [ $# -gt 0 ]; do
@@ -68,9 +74,12 @@ while [ $# -gt 0 ]; do
         usage
         exit 0
         ;;
-    --vlm | --no-ignore-eos | --no-cooldown | --no-dedup) arguments+=("$flag") ;;
+    --vlm | --no-ignore-eos | --no-dedup) arguments+=("$flag") ;;
+    --no-cooldown) cooldown= big_cooldown= no_cooldown=1 ;;
+    --cooldown) whole "$flag" "$value" && cooldown=$value ;;
+    --big-cooldown) whole "$flag" "$value" && big_cooldown=$value ;;
     --image) arguments+=(--image "$value") ;;
-    --max-tokens | --cooldown | --big-cooldown | --big-threshold-gb)
+    --max-tokens | --big-threshold-gb)
         whole "$flag" "$value"
         arguments+=("$flag" "$value")
         ;;
@@ -105,10 +114,18 @@ done
 if command -v nvidia-smi >/dev/null 2>&1; then
     timeout=$((timeout + preheat))
 fi
+[ -z "$cooldown" ] || arguments+=(--cooldown "$cooldown")
+[ -z "$big_cooldown" ] || arguments+=(--big-cooldown "$big_cooldown")
+# No wait is what the sweep does anyway; said all the same, where it is what was asked for last.
+[ -z "$no_cooldown" ] || [ -n "$cooldown$big_cooldown" ] || arguments+=(--no-cooldown)
 arguments+=(--timeout "$timeout")
 if [ -n "$output" ]; then
     name=$(basename -- "$output")
-    arguments+=(--out "$(dirname -- "$output")" --name "${name%.csv}")
+    name=${name%.csv}
+    allowed=${name//[^A-Za-z0-9._+-]/_}
+    [ "$allowed" = "$name" ] || note "--output: the file is named $allowed.csv, since names of result files have no other characters"
+    [ ! -e "$output" ] || note "--output: $output is there and stays; the new file is named with a number behind"
+    arguments+=(--out "$(dirname -- "$output")" --name "$allowed")
 elif [ -n "$suffix" ]; then
     arguments+=(--suffix "$suffix")
 fi

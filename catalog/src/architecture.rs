@@ -1,8 +1,9 @@
 //! What an architecture is for, judged from `config.json` and the files beside it, never from a folder's name.
 //!
-//! The first sign that fits decides, in this order: files of sentence-transformers, parts of drafters, heads named in
-//! `architectures`, the `model_type`, a vision tower. What shows no sign generates text. A reranker that is a language
-//! model with nothing but its name to tell so is therefore taken for text generation.
+//! The first sign that fits decides, in this order: files of sentence-transformers, the task that the model card names, parts
+//! of drafters, heads named in `architectures`, the `model_type`, a vision tower. What shows no sign generates text. Embedders
+//! and rerankers that are language models by their configuration are told by the first two; one with nothing but its name to
+//! tell so is taken for text generation.
 
 use std::fmt;
 use std::path::Path;
@@ -87,11 +88,44 @@ pub fn architecture(dir: &Path, config: &Config) -> (ArchitectureClass, String) 
             if is_cross_encoder(dir) { ArchitectureClass::Reranker } else { ArchitectureClass::Embedding };
         return (class, format!("{file} marks a sentence-transformers model"));
     }
+    if let Some(task) = task_of_card(dir)
+        && let Some((_, class)) = TASKS.iter().find(|(name, _)| *name == task)
+    {
+        return (*class, format!("pipeline_tag {task} of README.md"));
+    }
     of_config(config.model_type(), config.raw())
 }
 
+/// The card of a model.
+const CARD: &str = "README.md";
+/// Tasks of model cards in which no text is generated.
+const TASKS: &[(&str, ArchitectureClass)] = &[
+    ("feature-extraction", ArchitectureClass::Embedding),
+    ("sentence-similarity", ArchitectureClass::Embedding),
+    ("text-ranking", ArchitectureClass::Reranker),
+];
+
+/// The `pipeline_tag` in the block of metadata that a model card begins with.
+fn task_of_card(dir: &Path) -> Option<String> {
+    let card = read_regular(&dir.join(CARD), MAX_CONFIG_BYTES).ok()?;
+    let card = String::from_utf8_lossy(&card);
+    let mut lines = card.lines();
+    if lines.next()?.trim_end() != "---" {
+        return None;
+    }
+    let tag = lines
+        .take_while(|line| line.trim_end() != "---")
+        .find_map(|line| line.strip_prefix("pipeline_tag:"))?;
+    Some(tag.trim().trim_matches(['"', '\'']).to_owned())
+}
+
 /// Files that sentence-transformers puts beside the weights of embedders and rerankers.
-const SENTENCE_TRANSFORMERS: &[&str] = &["config_sentence_transformers.json", "sentence_bert_config.json"];
+const SENTENCE_TRANSFORMERS: &[&str] = &[
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "modules.json",
+    "1_Pooling/config.json",
+];
 
 /// sentence-transformers writes what the model is into its own configuration.
 fn is_cross_encoder(dir: &Path) -> bool {
@@ -290,6 +324,44 @@ mod tests {
             ArchitectureClass::Reranker,
             &[json!({"model_type": "qwen3", "architectures": ["Qwen3ForSequenceClassification"]})],
         );
+    }
+
+    #[test]
+    fn language_models_that_embed_or_rank_are_told_by_the_files_beside_them()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let class = |file: &str, text: &str| -> Result<ArchitectureClass, Box<dyn std::error::Error>> {
+            let folder = tempfile::tempdir()?;
+            std::fs::write(
+                folder.path().join("config.json"),
+                r#"{"model_type":"qwen3","architectures":["Qwen3ForCausalLM"]}"#,
+            )?;
+            if let Some(parent) = folder.path().join(file).parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            std::fs::write(folder.path().join(file), text)?;
+            Ok(super::architecture(folder.path(), &crate::config::Config::read(folder.path())?).0)
+        };
+        for (file, text, expected) in [
+            ("modules.json", "[]", ArchitectureClass::Embedding),
+            ("1_Pooling/config.json", "{}", ArchitectureClass::Embedding),
+            (
+                "README.md",
+                "---\nlicense: x\npipeline_tag: text-ranking\n---\n# R\n",
+                ArchitectureClass::Reranker,
+            ),
+            ("README.md", "---\npipeline_tag: \"feature-extraction\"\n---\n", ArchitectureClass::Embedding),
+            ("README.md", "---\npipeline_tag: text-generation\n---\n", ArchitectureClass::TextGeneration),
+            // Only the block of metadata counts.
+            (
+                "README.md",
+                "---\nlicense: x\n---\npipeline_tag: text-ranking\n",
+                ArchitectureClass::TextGeneration,
+            ),
+            ("README.md", "pipeline_tag: text-ranking\n", ArchitectureClass::TextGeneration),
+        ] {
+            assert_eq!(class(file, text)?, expected, "{file} {text}");
+        }
+        Ok(())
     }
 
     #[test]

@@ -63,8 +63,16 @@ pub fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A duration as `42 s`, `3 min 05 s` or `1 h 12 min`.
+/// A duration as `0.8 s`, `42 s`, `3 min 05 s` or `1 h 12 min`.
 pub fn duration(time: Duration) -> String {
+    if time < Duration::from_secs(10) && time.subsec_nanos() != 0 {
+        let seconds = time.as_secs_f64();
+        return if seconds < 0.001 {
+            format!("{seconds} s")
+        } else {
+            format!("{} s", (seconds * 1e3).round() / 1e3)
+        };
+    }
     let seconds = time.as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
@@ -119,6 +127,12 @@ mod tests {
     #[test]
     fn durations_drop_what_does_not_matter() {
         assert_eq!(duration(Duration::from_secs(42)), "42 s");
+        assert_eq!(duration(Duration::from_millis(42_700)), "42 s");
+        // A limit below a second is not one of nothing.
+        assert_eq!(duration(Duration::from_millis(800)), "0.8 s");
+        assert_eq!(duration(Duration::from_millis(1_500)), "1.5 s");
+        assert_eq!(duration(Duration::from_micros(50)), "0.00005 s");
+        assert_eq!(duration(Duration::ZERO), "0 s");
         assert_eq!(duration(Duration::from_secs(185)), "3 min 05 s");
         assert_eq!(duration(Duration::from_secs(4_330)), "1 h 12 min");
     }

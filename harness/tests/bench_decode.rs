@@ -48,7 +48,16 @@ fn old_command_lines_are_passed_on() -> Outcome {
             &bench,
             &["all", "--cooldown=30", "--big-cooldown", "60", "--big-threshold-gb", "20", "--timeout", "9"]
         )?,
-        "sweep all --cooldown 30 --big-cooldown 60 --big-threshold-gb 20 --timeout 9"
+        "sweep all --big-threshold-gb 20 --cooldown 30 --big-cooldown 60 --timeout 9"
+    );
+    // Of waits and --no-cooldown the last one counts, as in the older sweep.
+    assert_eq!(
+        passed(&bench, &["x", "--cooldown", "30", "--no-cooldown"])?,
+        "sweep x --no-cooldown --timeout 300"
+    );
+    assert_eq!(
+        passed(&bench, &["x", "--no-cooldown", "--cooldown", "30"])?,
+        "sweep x --cooldown 30 --timeout 300"
     );
     assert_eq!(
         passed(&bench, &["first", "second", "--vlm", "--image", "a b.png", "--no-ignore-eos"])?,
@@ -56,8 +65,14 @@ fn old_command_lines_are_passed_on() -> Outcome {
     );
     assert_eq!(
         passed(&bench, &["x", "--output", "results/of today.csv"])?,
-        "sweep x --timeout 300 --out results --name of today"
+        "sweep x --timeout 300 --out results --name of_today"
     );
+    // Such a name is one that the sweep takes, and that it differs is said.
+    let output = run(&bench, &["x", "--output", "my file.csv"])?;
+    assert!(stderr(&output).contains("the file is named my_file.csv"), "{}", stderr(&output));
+    std::fs::write(bench.path("there.csv"), "")?;
+    let output = run(&bench, &["x", "--output", "there.csv"])?;
+    assert!(stderr(&output).contains("there.csv is there and stays"), "{}", stderr(&output));
     Ok(())
 }
 

@@ -42,6 +42,9 @@ fn sweep(bench: &Bench, arguments: &[&str]) -> std::io::Result<Output> {
         .output()
 }
 
+/// A sweep of the tiny checkpoint that its context has room for.
+const FITTING: [&str; 5] = ["models/tiny", "--prompt-tokens", "8", "--max-tokens", "4"];
+
 fn refused(bench: &Bench, arguments: &[&str], words: &[&str]) -> Outcome {
     let output = sweep(bench, arguments)?;
     let said = stderr(&output);
@@ -166,7 +169,7 @@ fn an_unknown_model_type_lists_the_known_ones() -> Outcome {
     let folder = tiny(&bench, "tiny")?;
     let config = fs::read_to_string(folder.join("config.json"))?.replace("\"llama\"", "\"lama\"");
     fs::write(folder.join("config.json"), config)?;
-    refused(&bench, &["models/tiny"], &["lama", "llama", "qwen3", "gemma3_text"])
+    refused(&bench, &FITTING, &["lama", "llama", "qwen3", "gemma3_text"])
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn a_missing_tokenizer_is_refused() -> Outcome {
     let bench = Bench::new()?;
     let folder = tiny(&bench, "tiny")?;
     fs::remove_file(folder.join("tokenizer.json"))?;
-    refused(&bench, &["models/tiny"], &["tokenizer.json"])
+    refused(&bench, &FITTING, &["tokenizer.json"])
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn tensors_that_do_not_fit_the_config_are_refused_together() -> Outcome {
     config["num_hidden_layers"] = json!(3);
     config["intermediate_size"] = json!(96);
     fs::write(folder.join("config.json"), config.to_string())?;
-    refused(&bench, &["models/tiny"], &["model.layers.2.", "model.layers.0.mlp"])
+    refused(&bench, &FITTING, &["model.layers.2.", "model.layers.0.mlp"])
 }
 
 /// A worker of which the test is the harness.

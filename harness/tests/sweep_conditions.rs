@@ -293,6 +293,9 @@ fn a_reference_that_stopped_early_met_another_prompt_or_could_not_suppress_is_no
             "{why}: {}",
             stderr(&output)
         );
+        // It is told once more at the end, by name, and the sweep has failed.
+        assert!(stderr(&output).contains("no reference row of x at 8 prompt tokens"), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{why}");
         assert!(!bench.files()?.iter().any(|name| name.starts_with("pylm_")), "{why}: {:?}", bench.files()?);
         let left = bench.json(".provenance.json")?["settings"]["no_reference_row"].to_string();
         assert!(left.contains(why), "{left}");
@@ -335,6 +338,17 @@ fn a_reference_that_crashes_has_a_row_that_says_so() -> Outcome {
     let output = bench.sweep(&own(), &["all", "--reps", "1", "--reference", &reference])?.output()?;
     let read = store::open(&bench.csv_of("pylm_")?.ok_or_else(|| stderr(&output))?)?;
     assert_eq!(read.rows[0].status().to_string(), "FAIL:crash");
+    // Ours is invalid since a script has measured it, which alone would be 3.
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let printed: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(printed["reference_rows"][0]["status"], "FAIL:crash", "{printed}");
+    let again = bench.sweep(&own(), &["all", "--reps", "1", "--reference", &reference])?;
+    let as_table = again.get_args().map(|given| if given == "json" { "table".as_ref() } else { given });
+    let mut table = bench.program();
+    table.args(as_table).envs(again.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = table.output()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("the reference, ") && printed.contains("FAIL:crash"), "{printed}");
     Ok(())
 }
 
@@ -383,12 +397,14 @@ fn a_row_during_which_somebody_else_was_busy_is_contended() -> Outcome {
     let pause = "sleep 3\n";
     let script =
         format!("{}{}{}{pause}{}{HEAR}", hello(), loaded(), paced(0, 1_000_000), paced(1, 1_000_000));
-    let output = watched(&bench, &script, &["--quiet-hold", "0", "--quiet-limit", "2"])?;
+    // However much the gate lets pass: the watch is not the gate's.
+    let output = watched(&bench, &script, &["--quiet-hold", "0", "--quiet-limit", "100000"])?;
     drop(busy);
     let rows = rows(&output)?;
     assert_eq!(cell(&rows[0], "status"), "INVALID:contended", "{}", stderr(&output));
     assert!(rows[0]["contended_pct"].as_f64().is_some_and(|share| share > 20.0), "{}", rows[0]);
     assert!(cell(&rows[0], "status_detail").contains("others were busy for"), "{}", rows[0]);
+    assert_eq!(rows[0]["quiet_limit_pct"].as_f64(), Some(100_000.0), "{}", rows[0]);
     assert!(rows[0]["uptime_s"].as_u64().is_some_and(|uptime| uptime > 0));
     let settings = &bench.json(".provenance.json")?["settings"];
     assert!(
@@ -406,16 +422,21 @@ fn a_gate_that_timed_out_marks_every_row_and_so_does_one_that_was_not_there() ->
     let busy = Busy::start()?;
     let flags = ["--quiet-hold", "60", "--quiet-timeout", "1", "--quiet-limit", "2", "--no-watch"];
     let output = watched(&bench, &good(1), &flags)?;
+    // Without a hold a busy host is no quieter.
+    let at_once = ["--quiet-hold", "0", "--quiet-timeout", "1", "--quiet-limit", "2", "--no-watch"];
+    let unheld = watched(&bench, &good(1), &at_once)?;
     drop(busy);
     let gates = |output: &std::process::Output| -> Result<Vec<String>, Box<dyn std::error::Error>> {
         Ok(rows(output)?.iter().map(|row| cell(row, "quiet_gate")).collect())
     };
     assert_eq!(gates(&output)?, ["TimedOut", "TimedOut"], "{}", stderr(&output));
+    assert_eq!(gates(&unheld)?, ["TimedOut", "TimedOut"], "{}", stderr(&unheld));
     assert!(rows(&output)?[0]["quiet_wait_ms"].as_f64().is_some_and(|waited| waited >= 1000.0));
     assert!(stderr(&output).contains("did not become quiet"), "{}", stderr(&output));
     let output = watched(&bench, &good(1), &["--no-quiet-gate", "--no-watch"])?;
     assert_eq!(gates(&output)?, ["Disabled", "Disabled"]);
     assert_eq!(cell(&rows(&output)?[0], "contended_pct"), "");
+    assert_eq!(cell(&rows(&output)?[0], "quiet_limit_pct"), "");
     Ok(())
 }
 

@@ -207,7 +207,7 @@ fn watched(bench: &Bench, library: &str, user: Option<u32>) -> Result<Output, Bo
     let rest = format!("{}{}sleep 5\n{}{HEAR}", loaded(), paced(0, 1_000_000), paced(1, 1_000_000));
     let script = device(bench, 4000, &rest);
     // Whoever else keeps this host's processor busy is not what is tried here.
-    let flags = ["all", "--reps", "1", "--quiet-hold", "0", "--quiet-limit", "50", "--no-quiet-gate"];
+    let flags = ["all", "--reps", "1", "--quiet-hold", "0", "--watch-limit", "400", "--no-quiet-gate"];
     let mut command = bench.sweep(&script, &flags)?;
     command
         .env_remove("WAIT_FOR_QUIET")

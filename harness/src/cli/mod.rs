@@ -2,6 +2,7 @@
 
 mod catalog;
 mod compare;
+mod contradictions;
 mod doctor;
 mod gate;
 mod micro;

@@ -12,7 +12,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 #[derive(Debug, Clone, Args)]
 #[command(group(ArgGroup::new("again").args(["resume", "rerun"]).multiple(true)))]
 #[command(after_help = "\
-Exit codes: 0 every measured row is valid; 1 a row failed or is invalid, or fewer checkpoints were measured than in the last sweep \
+Exit codes: 0 every measured row is valid; 1 a row of ours or of the reference failed, is invalid or missing, or fewer checkpoints were measured than in the last sweep \
 of this host; 2 refused before measuring (the executable is not built from the working tree, or what is to be resumed is another \
 run); 3 no valid row, though none failed; 4 bad input or output; 64 usage; 130 interrupted (finished rows stay).
 
@@ -27,7 +27,7 @@ pub struct SweepArgs {
     /// fetched and measured.
     pub target: Option<PathBuf>,
     /// Models folder, for `all` [default: models].
-    #[arg(long, value_name = "DIR", env = "MODELS_DIR", hide_env_values = true)]
+    #[arg(long, value_name = "DIR")]
     pub models: Option<PathBuf>,
     /// Shape and repetitions.
     #[command(flatten)]
@@ -104,6 +104,10 @@ pub struct RosterArgs {
     /// at least four rows are measured].
     #[arg(long, value_name = "ROWS")]
     pub control_every: Option<u32>,
+    /// How far two controls in a row may lie apart, in percent [default: the noise that doctor found of this host, at most
+    /// 10; else 4]. Each row says it.
+    #[arg(long, value_name = "PERCENT", value_parser = positive)]
+    pub control_band: Option<f64>,
     /// The control checkpoint [default: the smallest that is measured].
     #[arg(long, value_name = "DIR")]
     pub control: Option<PathBuf>,
@@ -145,7 +149,8 @@ pub struct ConditionArgs {
 /// Waiting for a host on which nobody else is busy, and watching it.
 #[derive(Debug, Clone, Args)]
 pub struct QuietGateArgs {
-    /// Share of a core from which a foreign process counts as busy, in percent [default: 15].
+    /// Share of a core from which a foreign process counts as busy before measuring begins, in percent; --watch-limit is
+    /// that of the time after it [default: 15].
     #[arg(long, value_name = "PERCENT", env = "QUIET_LIMIT", value_parser = positive)]
     pub quiet_limit: Option<f64>,
     /// How long nobody else may have been busy before measuring begins, in seconds [default: 90].
@@ -154,9 +159,13 @@ pub struct QuietGateArgs {
     /// How long is waited for that at most, in seconds; 0 for ever [default: 1800].
     #[arg(long, value_name = "SECONDS", env = "QUIET_GATE_TIMEOUT", value_parser = seconds_or_none)]
     pub quiet_timeout: Option<Duration>,
-    /// Name of processes that never count as busy. May be repeated.
+    /// Name of processes that never count as busy, neither before nor meanwhile; each row says it. May be repeated.
     #[arg(long, value_name = "NAME")]
     pub quiet_ignore: Vec<String>,
+    /// Share of a core from which a foreign process counts as busy while rows are measured, in percent; each row says it
+    /// [default: 15].
+    #[arg(long, value_name = "PERCENT", value_parser = positive)]
+    pub watch_limit: Option<f64>,
     /// Begin at once; every row says so. The same as WAIT_FOR_QUIET=0.
     #[arg(long)]
     pub no_quiet_gate: bool,

@@ -27,7 +27,7 @@ pub(super) fn of_the_host_of(files: &[&SourceFile]) -> Option<Diagnosis> {
 /// Where a noise floor comes from, for a report.
 pub(super) fn origin(diagnosis: &Diagnosis) -> String {
     let processes = diagnosis.noise.first().map_or(0, Noise::processes_a_side);
-    let busy = if diagnosis.conditions.is_contended() { ", on a busy host" } else { "" };
+    let busy = diagnosis.conditions.disturbed().map_or_else(String::new, |why| format!(", though {why}"));
     let foreign = if diagnosis.program.foreign_worker.is_some() { ", with a scripted worker" } else { "" };
     format!(
         "found by `doctor` on {} on this host with {} ({processes} processes a side{busy}{foreign})",

@@ -83,13 +83,16 @@ pub fn wait(
         if (around.interrupted)() {
             return Err(Interrupted);
         }
+        let tried = (around.now)();
         let rate = (around.kernel)();
+        let trial = (around.now)().saturating_duration_since(tried);
         cooldown.trials = cooldown.trials.saturating_add(1);
         cooldown.last_rate = rate.or(cooldown.last_rate);
         cooldown.recovered = rate.is_some_and(|rate| rate >= first_rate * (1.0 - settings.tolerance));
         let waited = (around.now)().saturating_duration_since(begun);
         cooldown.waited_seconds = waited.as_secs_f64();
-        let mut left = settings.at_most.saturating_sub(waited).min(settings.rest);
+        // A trial more that would end after the limit is none: the limit is one of the whole wait.
+        let mut left = settings.at_most.saturating_sub(waited).saturating_sub(trial).min(settings.rest);
         if cooldown.recovered || left.is_zero() {
             return Ok(cooldown);
         }
@@ -114,7 +117,7 @@ pub struct ProcessorKernel {
 impl ProcessorKernel {
     /// Makes it and measures its first rate; to be done while the host is cool. `None` when it gives no rate.
     pub fn new() -> Option<Self> {
-        let mut kernel = gemm::Kernel::new();
+        let mut kernel = gemm::Kernel::new()?;
         let first_rate = kernel.control_rate()?;
         Some(Self { kernel, first_rate })
     }
@@ -199,6 +202,30 @@ mod tests {
                 cooldown.map(|cooldown| (cooldown.recovered, cooldown.waited_seconds, cooldown.last_rate));
             assert_eq!(seen, Some((false, 10.0, rates[0])));
         }
+    }
+
+    #[test]
+    fn trials_that_take_time_do_not_go_beyond_the_limit() {
+        let begun = Instant::now();
+        let passed = Cell::new(Duration::ZERO);
+        let take = |time: Duration| passed.set(passed.get() + time);
+        let settings =
+            CooldownSettings { at_most: Duration::from_millis(1500), ..CooldownSettings::default() };
+        let cooldown = wait(
+            100.0,
+            &settings,
+            &mut Surroundings {
+                kernel: &mut || {
+                    take(Duration::from_millis(500));
+                    Some(90.0)
+                },
+                sleep: &mut |time| take(time),
+                now: &|| begun + passed.get(),
+                interrupted: &|| false,
+            },
+        );
+        let seen = cooldown.map(|cooldown| (cooldown.recovered, cooldown.waited_seconds, cooldown.trials));
+        assert_eq!(seen, Ok((false, 1.5, 2)));
     }
 
     #[test]

@@ -68,13 +68,10 @@ struct Matrices {
 }
 
 impl Kernel {
-    /// For all cores that this process may use.
-    pub fn new() -> Self {
-        Self::for_threads(usable_cores())
-    }
-
-    fn for_threads(threads: usize) -> Self {
-        Self { matrices: (0..threads.max(1)).map(|_| Matrices::new()).collect() }
+    /// For all cores that this process may use; `None` where the memory for its matrices cannot be had.
+    pub fn new() -> Option<Self> {
+        let matrices: Option<Vec<Matrices>> = (0..usable_cores()).map(|_| Matrices::new()).collect();
+        Some(Self { matrices: matrices? })
     }
 
     /// Multiplies so many passes; the rate of each.
@@ -85,8 +82,10 @@ impl Kernel {
                 black_box(&mut *matrices).multiply();
             }
         });
+        // Threads that cannot be had give no rate.
         times
             .iter()
+            .flatten()
             .filter(|time| **time > Duration::ZERO)
             .map(|time| operations / time.as_secs_f64())
             .collect()
@@ -112,26 +111,18 @@ impl Kernel {
     }
 }
 
-impl Default for Kernel {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Matrices {
-    fn new() -> Self {
+    fn new() -> Option<Self> {
         // Small values that do not grow, denormal or not a number however often they are multiplied.
         let value = |number: usize| 0.5 + (number % 7) as f32 / 16.0;
         let strip = |number: usize| number / SIZE * 31 + number % SIZE;
-        Self {
-            left: (0..SIZE / ROWS * SIZE)
-                .map(|at| std::array::from_fn(|row| value(strip(at) + row)))
-                .collect(),
-            right: (0..SIZE / COLUMNS * SIZE)
-                .map(|at| std::array::from_fn(|column| value(strip(at) + 3 * column)))
-                .collect(),
-            result: vec![[[0.0; COLUMNS]; ROWS]; SIZE / ROWS * SIZE / COLUMNS],
-        }
+        Some(Self {
+            left: filled(SIZE / ROWS * SIZE, |at| std::array::from_fn(|row| value(strip(at) + row)))?,
+            right: filled(SIZE / COLUMNS * SIZE, |at| {
+                std::array::from_fn(|column| value(strip(at) + 3 * column))
+            })?,
+            result: filled(SIZE / ROWS * SIZE / COLUMNS, |_| [[0.0; COLUMNS]; ROWS])?,
+        })
     }
 
     fn multiply(&mut self) {
@@ -142,6 +133,14 @@ impl Matrices {
             }
         }
     }
+}
+
+/// So many values; `None` where the memory cannot be had.
+fn filled<T>(count: usize, value: impl Fn(usize) -> T) -> Option<Vec<T>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).ok()?;
+    values.extend((0..count).map(value));
+    Some(values)
 }
 
 fn tile(left: &[[f32; ROWS]], right: &[[f32; COLUMNS]]) -> [[f32; COLUMNS]; ROWS] {
@@ -156,9 +155,9 @@ fn tile(left: &[[f32; ROWS]], right: &[[f32; COLUMNS]]) -> [[f32; COLUMNS]; ROWS
     sums
 }
 
-/// Measures over so many passes; `None` when none took a measurable time.
+/// Measures over so many passes; `None` when none took a measurable time, or the memory cannot be had.
 pub fn measure(counted: usize) -> Option<Gemm> {
-    let mut kernel = Kernel::new();
+    let mut kernel = Kernel::new()?;
     let mut rates = kernel.rates(DISCARDED + counted.max(1));
     rates.drain(..DISCARDED.min(rates.len()));
     rates.sort_by(f64::total_cmp);
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_product_is_the_product() {
-        let mut matrices = Matrices::new();
+        let mut matrices = Matrices::new().expect("OK because there is a megabyte");
         matrices.multiply();
         for (row, column) in [(0, 0), (5, 9), (SIZE - 1, SIZE - 1), (17, 200)] {
             let left = |at: usize| matrices.left[row / ROWS * SIZE + at][row % ROWS];

@@ -137,6 +137,7 @@ pub fn wait_for_quiet(
         rest(settings.every, around)?;
         let after = reader.read();
         outcome.waited_seconds = after.at.saturating_duration_since(begun).as_secs_f64();
+        let busy_windows = outcome.busy_windows;
         streak = next_streak(streak, [&before, &after], own, &mut outcome, &mut |who, words| {
             let again = told.as_ref().is_none_or(|(whom, when)| {
                 whom != who || after.at.saturating_duration_since(*when) >= Duration::from_mins(1)
@@ -146,7 +147,8 @@ pub fn wait_for_quiet(
                 told = Some((who.to_owned(), after.at));
             }
         });
-        if streak >= settings.hold {
+        // Without a hold one window is enough, but it must have been a quiet one.
+        if outcome.busy_windows == busy_windows && streak >= settings.hold {
             outcome.state = QuietState::Quiet;
             return Ok(outcome);
         }
@@ -311,6 +313,18 @@ mod tests {
         let mut shares = vec![90; 500];
         shares.extend([0; 20]);
         assert_eq!(state(&shares, &patient), Some((QuietState::Quiet, 2590.0)));
+    }
+
+    #[test]
+    fn without_a_hold_a_busy_host_is_still_not_quiet() {
+        let at_once = GateSettings {
+            hold: Duration::ZERO,
+            limit: Some(Duration::from_secs(30)),
+            ..GateSettings::default()
+        };
+        assert_eq!(state(&[90; 40], &at_once), Some((QuietState::TimedOut, 30.0)));
+        assert_eq!(state(&[90, 90, 2], &at_once), Some((QuietState::Quiet, 15.0)));
+        assert_eq!(state(&[2; 40], &at_once), Some((QuietState::Quiet, 5.0)));
     }
 
     #[test]

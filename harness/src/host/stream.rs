@@ -44,7 +44,7 @@ pub struct Stream {
 }
 
 /// The bandwidth could not be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
     /// Too little memory is free.
@@ -57,6 +57,16 @@ pub enum StreamError {
         available_bytes: u64,
         /// The smallest buffer.
         needed_bytes: u64,
+    },
+    /// The buffer cannot be had, or the threads: under a limit on the memory of this process, for example.
+    #[error(
+        "a buffer of {buffer_bytes} bytes, or a thread to read it, cannot be had ({reason}); lift the limit on this process (ulimit)"
+    )]
+    Refused {
+        /// The buffer.
+        buffer_bytes: u64,
+        /// Why.
+        reason: String,
     },
     /// A pass took no measurable time.
     #[error("a pass over {buffer_bytes} bytes took no measurable time")]
@@ -99,14 +109,24 @@ fn measure_with(bytes: u64, threads: usize, counted: usize) -> Result<Stream, St
     let threads = threads.max(1);
     let counted = counted.max(1);
     let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX) / threads / LANES * LANES;
+    let refused = |reason: String| StreamError::Refused {
+        buffer_bytes: (words as u64).saturating_mul(8).saturating_mul(threads as u64),
+        reason,
+    };
     // Zero pages are one page for all until they are written, so each thread writes its own, close to its core.
-    let mut parts: Vec<(Vec<u64>, u64)> = (0..threads).map(|_| (Vec::new(), 0)).collect();
+    let mut parts: Vec<(Vec<u64>, u64)> = Vec::new();
+    for _ in 0..threads {
+        let mut part = Vec::new();
+        part.try_reserve_exact(words).map_err(|error| refused(error.to_string()))?;
+        parts.push((part, 0));
+    }
     let times = passes(&mut parts, DISCARDED + counted, |(words_read, sum)| {
         if words_read.is_empty() {
             words_read.extend((0_u64..).take(words));
         }
         *sum = sum.wrapping_add(add_up(black_box(words_read)));
-    });
+    })
+    .map_err(|error| refused(error.to_string()))?;
     black_box(&parts);
     let buffer_bytes = parts.iter().map(|(words, _)| words.len() as u64 * 8).sum::<u64>();
     let mut rates: Vec<f64> = times.iter().skip(DISCARDED).map(|time| rate(buffer_bytes, *time)).collect();
@@ -160,6 +180,12 @@ mod tests {
     #[test]
     fn every_word_is_read() {
         assert_eq!(add_up(&(0..160).collect::<Vec<u64>>()), 159 * 80);
+    }
+
+    #[test]
+    fn a_buffer_that_cannot_be_had_is_an_error_in_words() {
+        let message = measure_with(1 << 62, 1, 1).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains("cannot be had") && message.contains("ulimit"), "{message}");
     }
 
     #[test]

@@ -21,6 +21,10 @@ import mlx.core as mx
 
 PROTOCOL = 1
 
+# How the texts begin with which allocators refuse: MLX's on the processor and on Metal; calls of CUDA by their names.
+ALLOCATORS = ("[malloc", "[metal::malloc", "[metal_malloc", "std::bad_alloc")
+CUDA = ("cudaMalloc", "cuMem", "[cuda")
+
 
 class Refusal(Exception):
     """A request that cannot be served, with the kind that the protocol gives it."""
@@ -177,6 +181,16 @@ class Worker:
         return event
 
 
+def is_refusal_of_allocator(fault):
+    """Whether an allocator refused: by the type of what was raised, and by the beginning of what MLX throws."""
+    if isinstance(fault, MemoryError):
+        return True
+    text = str(fault)
+    cuda = text.startswith(CUDA) and "out of memory" in text
+    metal = text.startswith("[METAL]") and "kIOGPUCommandBufferCallbackErrorOutOfMemory" in text
+    return isinstance(fault, RuntimeError) and (text.startswith(ALLOCATORS) or cuda or metal)
+
+
 STAGES = {"load": "load", "finish": "finish"}
 
 
@@ -197,8 +211,7 @@ def answer(worker, line):
     except Refusal as fault:
         return {"event": "failed", "stage": stage, "kind": fault.kind, "message": str(fault)}
     except Exception as fault:  # whatever mlx-lm may raise is a row of its own
-        memory = isinstance(fault, MemoryError) or "allocate" in str(fault)
-        kind = "out_of_memory" if memory else "other"
+        kind = "out_of_memory" if is_refusal_of_allocator(fault) else "other"
         return {"event": "failed", "stage": stage, "kind": kind, "message": f"{type(fault).__name__}: {fault}"}
 
 

@@ -11,8 +11,8 @@ use mlxcel_reports::status::{Exclusion, Rule, Skip, Status};
 use super::attempts::Seat;
 use super::controls::Controls;
 use super::cooldown::Waits;
-use super::dedup::Survivors;
 use super::foresight::Foresight;
+use super::guards;
 use super::host_watch::HostWatch;
 use super::interrupt::Interrupt;
 use super::judge::{Judged, Limits, Verdict, judge};
@@ -62,7 +62,6 @@ pub(super) struct State<'a> {
     pub(super) waits: Waits<'a>,
     pub(super) oom: OomRecord,
     pub(super) progress: SweepProgress,
-    survivors: Survivors,
     /// Rows of ours without one of the reference.
     not_rows: NoReferences,
     measured: bool,
@@ -105,16 +104,7 @@ impl<'a> State<'a> {
         let rows = |set: &Option<Results>| set.as_ref().map(Results::rows).unwrap_or_default();
         controls.go_on(&rows(&sets.control), &sets.main.rows(), &rows(&sets.reference));
         let not_rows = NoReferences::of(&sets.main);
-        Self {
-            sets,
-            controls,
-            waits,
-            oom,
-            progress,
-            survivors: Survivors::default(),
-            not_rows,
-            measured: false,
-        }
+        Self { sets, controls, waits, oom, progress, not_rows, measured: false }
     }
 }
 
@@ -140,16 +130,28 @@ impl Conductor<'_> {
             }
             state.measured = true;
         }
-        for (number, item) in items.iter().enumerate() {
+        let all: Vec<(usize, Item)> = items.iter().cloned().enumerate().collect();
+        let mut left_off = self.rows(state, &all)?;
+        if matches!(left_off, LeftOff::AtTheEnd) {
+            // Those behind a row that the last controls made invalid are measured after all.
+            left_off = self.rows(state, &self.orphans(state, &items))?;
+        }
+        self.mark_orphans(state, &items)?;
+        Ok(left_off)
+    }
+
+    /// These rows, by their numbers in the order of measurement, and a control after them.
+    fn rows(&self, state: &mut State<'_>, items: &[(usize, Item)]) -> anyhow::Result<LeftOff> {
+        for (done, (number, item)) in items.iter().enumerate() {
             let Some(place) = self.resolved.places.get(item.at) else { continue };
             let left = || {
-                let left = items.iter().skip(number).filter_map(|item| self.resolved.places.get(item.at));
+                let left = items.iter().skip(done).filter_map(|(_, item)| self.resolved.places.get(item.at));
                 LeftOff::Interrupted(left.map(|place| place.model.clone()).collect())
             };
             if self.interrupt.is_raised() {
                 return Ok(left());
             }
-            state.progress.begin(number, &place.model);
+            state.progress.begin(*number, &place.model);
             if !self.item(state, item, place)? {
                 return Ok(left());
             }
@@ -170,8 +172,8 @@ impl Conductor<'_> {
             let done = self.reference.is_none()
                 || row.figures().is_none()
                 || state.not_rows.is_settled(state.sets.reference.as_ref(), row, pair, retry);
-            if done && !again(row, retry, &state.sets.main.lost) {
-                dedup.measured(item.at, row.status().is_ok(), &mut state.survivors);
+            let orphan = self.is_orphan(state, item, row);
+            if done && !orphan && !again(row, retry, &state.sets.main.lost) {
                 return Ok(true);
             }
         }
@@ -179,8 +181,7 @@ impl Conductor<'_> {
         let task = self.task(place, &item.cell);
         let making = self.making(Runtime::Own, place, &item.cell, &task, &seat);
         let unmeasured = |exclusion: Exclusion, detail: &str| making.unmeasured(exclusion, detail);
-        let alias =
-            dedup.measured_for(item.at, &state.survivors).filter(|(survivor, _)| *survivor != item.at);
+        let alias = dedup.measured_for(item.at, &|at| self.has_numbers(state, at, item.cell.requested));
         let row = match (&place.action, alias) {
             (_, Some((survivor, why))) => {
                 let name = self.resolved.places.get(survivor).map_or_else(String::new, |at| at.model.clone());
@@ -221,7 +222,6 @@ impl Conductor<'_> {
         }
         let Outcome { row, samples, session, .. } = outcome;
         self.record_want_of_memory(state, place, &item.cell, &row, &session);
-        self.resolved.dedup.measured(item.at, row.status().is_ok(), &mut state.survivors);
         state.measured = true;
         state.progress.ended(&summary(&row));
         // What the reference did belongs to the row before this one.
@@ -283,7 +283,7 @@ impl Conductor<'_> {
         let outcome = self.measure(state, runtime, place, cell, &task, &seat);
         state.progress.aside(None);
         let Some(outcome) = outcome? else { return Ok(false) };
-        let why = not_a_reference(&outcome, ours.prompt_sha256.as_str(), &task);
+        let why = not_a_reference(&outcome, ours.prompt_sha256.as_str(), &task, &reference.hello);
         if let Some(why) = why {
             return self.no_reference_row(state, place, cell, &why).map(|()| true);
         }
@@ -356,7 +356,8 @@ impl Conductor<'_> {
         let Verdict::Row(judged) = judge(task, &session, &limits) else {
             return Ok(None);
         };
-        let mut around = self.host.around(session.measured, waited);
+        let mut around = self.host.around(session.measured, waited.time);
+        around.remark = waited.remark;
         let mut row = making.measured(&session, &judged, &around);
         if row.status() == Status::Excluded(Exclusion::Invalid(Rule::ImplausibleBandwidth)) {
             around.stream_bytes_s = self.host.stream_again(&device);
@@ -409,7 +410,11 @@ impl Conductor<'_> {
 
 /// Why what a reference did is no measurement to compare with; `None` where it is one, or failed for a reason that a row
 /// can say.
-fn not_a_reference(outcome: &Outcome, prompt_sha256: &str, task: &Task) -> Option<String> {
+fn not_a_reference(outcome: &Outcome, prompt_sha256: &str, task: &Task, first: &Hello) -> Option<String> {
+    let now = outcome.session.hello.as_ref();
+    if let Some(why) = now.and_then(|now| guards::changed_runtime(&first.runtime, &now.runtime)) {
+        return Some(why);
+    }
     if let Status::Excluded(Exclusion::Invalid(
         rule @ (Rule::ShortGeneration | Rule::NoTokens | Rule::PromptMismatch | Rule::Inconclusive),
     )) = outcome.row.status()
@@ -427,11 +432,6 @@ fn not_a_reference(outcome: &Outcome, prompt_sha256: &str, task: &Task) -> Optio
                 "it could not suppress the end-of-sequence tokens that our own worker suppressed".to_owned(),
             );
         }
-    }
-    if let Some(one) =
-        generations().find(|one| one.sample.finish.as_deref().is_some_and(|why| why == "stopped"))
-    {
-        return Some(format!("repetition {} was stopped early", one.sample.rep));
     }
     None
 }

@@ -7,10 +7,9 @@
 use mlxcel_reports::row::{AnyRow, Figures};
 use mlxcel_reports::status::{Exclusion, Rule, Status};
 
+use super::band::WIDEST_PCT;
 use crate::text::one_line;
 
-/// The band of a host whose own noise is not known, in percent: the spread that a valid row may have.
-pub(super) const DEFAULT_BAND_PCT: f64 = 4.0;
 /// So many rows without control are few enough, where nobody asked for one.
 pub(super) const FEWEST_ROWS: usize = 4;
 /// So many controls are tried in a row, where the first of a sweep say nothing.
@@ -87,10 +86,10 @@ pub(super) struct Apart {
 
 impl Controls {
     /// After every so many rows; 0 and `None` are never.
-    pub(super) fn new(every: Option<u32>, band_pct: Option<f64>) -> Self {
+    pub(super) fn new(every: Option<u32>, band_pct: f64) -> Self {
         Self {
             every: every.filter(|every| *every > 0),
-            band_pct: band_pct.unwrap_or(DEFAULT_BAND_PCT),
+            band_pct,
             last: None,
             unusable: None,
             failed_at_first: 0,
@@ -209,8 +208,9 @@ impl Controls {
         ];
         let apart = pairs.map(|(what, one, other, spread)| {
             let pct = 100.0 * (one - other).abs() / f64::midpoint(one, other);
-            // Controls that are themselves uneven by more than the band cannot show less.
-            let band_pct = self.band_pct.max(spread);
+            // Controls that are themselves uneven by more than the band cannot show less; but uneven ones are no leave to see
+            // nothing.
+            let band_pct = self.band_pct.max(spread.min(WIDEST_PCT));
             let detail = format!(
                 "the control's {what} rate was {one:.2} tok/s before this row and {other:.2} after it, {pct:.1} % apart \
                  where {band_pct:.1} % are noise"
@@ -249,14 +249,14 @@ mod tests {
 
     #[test]
     fn controls_come_first_after_every_so_many_rows_and_last() {
-        let mut controls = Controls::new(Some(2), None);
+        let mut controls = Controls::new(Some(2), 4.0);
         assert!(controls.due_before_row(true) && !controls.due_at_end());
         controls.row(0);
         assert!(!controls.due_before_row(false));
         controls.row(1);
         assert!(controls.due_before_row(false) && controls.due_at_end());
         for never in [None, Some(0)] {
-            let mut controls = Controls::new(never, None);
+            let mut controls = Controls::new(never, 4.0);
             controls.row(0);
             assert!(!controls.due_before_row(true) && !controls.due_at_end() && !controls.are_made());
         }
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn controls_that_differ_beyond_the_band_say_by_how_much() {
-        let controls = Controls::new(Some(2), None);
+        let controls = Controls::new(Some(2), 4.0);
         let moved = |controls: &Controls, after: Rates| {
             controls.difference(rates_of(100.0), after).map(|apart| (apart.pct > apart.band_pct, apart))
         };
@@ -275,10 +275,12 @@ mod tests {
             "{apart:?}"
         );
         assert!((apart.pct - 10.526).abs() < 0.001 && (apart.band_pct - 4.0).abs() < 1e-9, "{apart:?}");
-        let narrow = Controls::new(Some(2), Some(1.0));
+        let narrow = Controls::new(Some(2), 1.0);
         assert!(matches!(moved(&narrow, rates_of(103.0)), Some((true, _))));
-        let uneven = Rates { decode_spread_pct: 20.0, ..rates_of(90.0) };
-        assert!(matches!(moved(&controls, uneven), Some((false, _))));
+        let uneven = |decode| Rates { decode_spread_pct: 20.0, ..rates_of(decode) };
+        assert!(matches!(moved(&controls, uneven(92.0)), Some((false, _))));
+        // However uneven they are, the band has its limit.
+        assert!(matches!(moved(&controls, uneven(85.0)), Some((true, _))));
         let slow_prefill = Rates { prefill: 80.0, ..rates_of(97.0) };
         let worst = controls.difference(rates_of(100.0), slow_prefill).map(|apart| apart.detail);
         assert!(worst.is_some_and(|detail| detail.contains("prefill rate was 100.00")));

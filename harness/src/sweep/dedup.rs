@@ -1,7 +1,8 @@
 //! Which folders of a sweep hold a checkpoint that another one is measured for.
 //!
 //! The first folder of a group in the order of the sweep stands for the others, which get a row that says so. One whose row
-//! holds no valid measurement hands its place to the next: a group is left out only behind a row that has numbers.
+//! of that prompt length holds no valid measurement hands its place to the next: a group is left out only behind a row that
+//! has numbers. Whether one still has them when the sweep ends is looked at by `aliases`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,10 +40,6 @@ struct Told {
     relation: Relation,
     wasted_bytes: u64,
 }
-
-/// Which groups have a row with numbers, and whose it is.
-#[derive(Debug, Default)]
-pub(super) struct Survivors(BTreeMap<usize, usize>);
 
 impl Dedup {
     /// Looks for groups among the places that are to be measured, as far as `level` asks.
@@ -149,28 +146,22 @@ impl Dedup {
 
     /// The place that stands for this one, if all goes well, and the level and relation in words; for plans.
     pub(super) fn expected_for(&self, at: usize) -> Option<(usize, String)> {
-        let seat = self.seats.get(at)?.as_ref()?;
-        let group = |at: usize| self.seats.get(at)?.as_ref().map(|seat| seat.group);
-        let leader = (0..at).find(|before| group(*before) == Some(seat.group))?;
-        let mut survivors = Survivors::default();
-        survivors.0.insert(seat.group, leader);
-        self.measured_for(at, &survivors)
+        self.measured_for(at, &|_| true)
     }
 
-    /// The place that was measured for this one, and the level and relation in words.
-    pub(super) fn measured_for(&self, at: usize, survivors: &Survivors) -> Option<(usize, String)> {
+    /// The place that was measured for this one, and the level and relation in words: the first of its group before it of which
+    /// `has_numbers` says that its row, of the prompt length in question, is valid.
+    pub(super) fn measured_for(
+        &self,
+        at: usize,
+        has_numbers: &dyn Fn(usize) -> bool,
+    ) -> Option<(usize, String)> {
         let seat = self.seats.get(at)?.as_ref()?;
-        let survivor = *survivors.0.get(&seat.group)?;
+        let group = |at: usize| self.seats.get(at)?.as_ref().map(|seat| seat.group);
+        let survivor = (0..at).find(|before| group(*before) == Some(seat.group) && has_numbers(*before))?;
         let other = self.seats.get(survivor)?.as_ref()?;
         let level = if seat.path == other.path { 0 } else { seat.level };
         Some((survivor, words(Relation::of_level(level), level)))
-    }
-
-    /// A place was measured; if that gave a valid row, it stands for its group from now on.
-    pub(super) fn measured(&self, at: usize, valid: bool, survivors: &mut Survivors) {
-        if let (true, Some(Some(seat))) = (valid, self.seats.get(at)) {
-            survivors.0.entry(seat.group).or_insert(at);
-        }
     }
 }
 
@@ -268,14 +259,16 @@ mod tests {
         }
         std::os::unix::fs::symlink("b", root.path().join("d"))?;
         let dedup = Dedup::of(&super::super::plan::all(root.path())?, Level::Config);
-        let mut survivors = Survivors::default();
-        dedup.measured(0, false, &mut survivors);
-        assert_eq!(dedup.measured_for(1, &survivors), None);
-        dedup.measured(1, true, &mut survivors);
-        let (survivor, words) = dedup.measured_for(2, &survivors).ok_or("an alias")?;
+        assert_eq!(dedup.measured_for(1, &|at| at != 0), None);
+        let only = |valid: usize| move |at: usize| at == valid;
+        let (survivor, words) = dedup.measured_for(2, &only(1)).ok_or("an alias")?;
         assert_eq!(survivor, 1);
         assert!(words.starts_with("speed-equivalent at level 1"), "{words}");
-        let (_, words) = dedup.measured_for(3, &survivors).ok_or("an alias")?;
+        // Of another length, or after controls that moved, it has no numbers, and nobody stands behind it.
+        assert_eq!(dedup.measured_for(2, &|_| false), None);
+        assert_eq!(dedup.measured_for(2, &only(2)), None, "none stands behind itself");
+        assert_eq!(dedup.measured_for(0, &|_| true), None, "nor behind one that comes after it");
+        let (_, words) = dedup.measured_for(3, &only(1)).ok_or("an alias")?;
         assert!(words.starts_with("same-folder at level 0"), "{words}");
         assert_eq!([0, 1, 2].map(|at| dedup.is_alias(at)), [false, true, true]);
         Ok(())

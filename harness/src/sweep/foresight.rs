@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mlxcel_catalog::folder::CheckpointFolder;
 use mlxcel_reports::row::Backend;
-use mlxcel_reports::status::{Exclusion, Skip};
+use mlxcel_reports::status::{Exclusion, Fail, Skip};
 
 use super::memory::{Budget, Estimate};
 use super::model_shape::ModelShape;
@@ -38,6 +38,9 @@ impl Foresight<'_> {
     ) -> Option<(Exclusion, String)> {
         if self.arguments.is_vlm() {
             return Some(self.image());
+        }
+        if let Some(why) = ModelShape::of(folder).exceeded_by(cell.prompt_tokens, self.max_tokens) {
+            return Some((Fail::Warmup.into(), format!("{why}; nothing was started")));
         }
         if let Some(why) = self.budget.as_ref().and_then(|budget| budget.refuses(self.estimate(folder, cell)))
         {

@@ -109,8 +109,10 @@ pub(super) fn changed_runtime(first: &RuntimeIdentity, now: &RuntimeIdentity) ->
     let facts = |runtime: &RuntimeIdentity| {
         [
             ("backend", runtime.backend.clone()),
+            ("runtime's version", runtime.version.clone()),
             ("executable", runtime.executable_sha256.clone()),
             ("MLX version", runtime.mlx_version.clone()),
+            ("MLX revision", runtime.mlx_revision.clone()),
             ("MLX library", runtime.mlx_library_sha256.clone()),
         ]
     };
@@ -155,5 +157,17 @@ mod tests {
         assert_eq!(changed_runtime(&first, &now), None);
         now.mlx_library_sha256 = None;
         assert!(changed_runtime(&first, &now).is_some_and(|what| what.contains("MLX library")));
+    }
+
+    #[test]
+    fn a_runtime_of_another_version_is_another_one_whatever_its_libraries() {
+        let of = |version: &str| RuntimeIdentity {
+            version: Some(version.to_owned()),
+            mlx_library_sha256: Some("a".to_owned()),
+            ..RuntimeIdentity::default()
+        };
+        assert_eq!(changed_runtime(&of("mlx-lm-0.31"), &of("mlx-lm-0.31")), None);
+        let what = changed_runtime(&of("mlx-lm-0.31"), &of("mlx-lm-0.99")).unwrap_or_default();
+        assert!(what.contains("from mlx-lm-0.31 to mlx-lm-0.99"), "{what}");
     }
 }

@@ -59,7 +59,9 @@ struct Stream {
 #[derive(Debug)]
 pub(super) struct Looking {
     pub(super) gate: GateSettings,
-    pub(super) watch: bool,
+    /// From when on somebody else counts as busy while rows are measured; `None` where nobody looks. The figures are the
+    /// methodology's: a gate that lets more pass is no reason to see less afterwards.
+    pub(super) watch: Option<Limits>,
     /// Whose bandwidth bounds what is measured; `None` where it is not asked for.
     pub(super) stream: Option<Streaming>,
 }
@@ -82,6 +84,8 @@ impl Looking {
             ..usual.limits
         };
         let hold = arguments.quiet_hold.unwrap_or(usual.hold);
+        let watch =
+            Limits { cpu_pct: arguments.watch_limit.unwrap_or(usual.limits.cpu_pct), ..limits.clone() };
         let gate = GateSettings {
             enabled: waits && !arguments.no_quiet_gate && !off(WAIT),
             limits,
@@ -93,7 +97,7 @@ impl Looking {
         };
         Self {
             gate,
-            watch: asked && !arguments.no_watch && !off(WATCH),
+            watch: (asked && !arguments.no_watch && !off(WATCH)).then_some(watch),
             stream: match backend {
                 Backend::Cpu if foreign => None,
                 Backend::Cpu => Some(Streaming::Processor),
@@ -129,12 +133,11 @@ impl HostWatch {
         if gate.state == QuietState::TimedOut {
             complain("the host did not become quiet in time; measuring all the same, and every row says so");
         }
-        let watch = if looking.watch {
-            let settings =
-                WatchSettings { limits: looking.gate.limits.clone(), own, ..WatchSettings::default() };
-            Some(Watch::start(settings)?)
-        } else {
-            None
+        let watch = match &looking.watch {
+            Some(limits) => {
+                Some(Watch::start(WatchSettings { limits: limits.clone(), own, ..WatchSettings::default() })?)
+            }
+            None => None,
         };
         Ok(Some(Self {
             gate,
@@ -221,6 +224,9 @@ impl HostWatch {
         }
         Surrounding {
             waited: Some(waited),
+            remark: None,
+            quiet_limit_pct: (self.gate.state != QuietState::Disabled)
+                .then_some(self.gate.settings.limits.cpu_pct),
             host_state,
             stream_bytes_s: self.stream.as_ref().and_then(|(_, stream)| stream.borrow().bytes_s),
             last_level_cache_bytes: match &self.stream {
@@ -286,7 +292,15 @@ pub(super) fn noise_floor_pct(host_id: Option<&str>, backend: Backend) -> Option
         None
     })?;
     let same = diagnosis.host.backend == backend.to_string() && diagnosis.program.foreign_worker.is_none();
-    diagnosis.noise_floor_pct().filter(|floor| same && floor.is_finite())
+    let floor = diagnosis.noise_floor_pct().filter(|floor| same && floor.is_finite())?;
+    if let Some(why) = diagnosis.conditions.disturbed() {
+        complain(&format!(
+            "note: the noise that doctor found of this host ({floor:.1} %) is not taken: {why}; ask doctor again while nobody \
+             else is at work"
+        ));
+        return None;
+    }
+    Some(floor)
 }
 
 fn of_thermal(thermal: &Thermal, state: &mut HostState) {
@@ -344,6 +358,11 @@ mod tests {
         assert_eq!((gate.hold, gate.limit), (Duration::from_secs(10), None));
         assert_eq!(gate.limits.ignored, ["Dock"]);
         assert!(!looking(&["--no-quiet-gate"], false)?.gate.enabled);
+        // What the watch takes for busy is not the gate's to say, but for names that are never busy.
+        let watch = looking(&flags, false)?.watch.ok_or("nobody looks")?;
+        assert_eq!((watch.cpu_pct.to_bits(), watch.ignored), (15.0_f64.to_bits(), vec!["Dock".to_owned()]));
+        let watch = looking(&["--watch-limit", "50"], false)?.watch.ok_or("nobody looks")?;
+        assert_eq!(watch.cpu_pct.to_bits(), 50.0_f64.to_bits());
         Ok(())
     }
 
@@ -351,7 +370,7 @@ mod tests {
     fn nothing_is_waited_for_a_program_that_measures_nothing_unless_that_is_asked_for() -> Result<(), String>
     {
         let foreign = looking(&[], true)?;
-        assert!(!foreign.gate.enabled && !foreign.watch && foreign.stream.is_none());
+        assert!(!foreign.gate.enabled && foreign.watch.is_none() && foreign.stream.is_none());
         assert!(looking(&["--quiet-hold", "1"], true)?.gate.enabled);
         Ok(())
     }
@@ -362,6 +381,7 @@ mod tests {
         for backend in [Backend::Cuda, Backend::Metal] {
             let arguments = QuietGateArgs {
                 quiet_limit: None,
+                watch_limit: None,
                 quiet_hold: None,
                 quiet_timeout: None,
                 quiet_ignore: Vec::new(),

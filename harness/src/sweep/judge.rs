@@ -1,13 +1,13 @@
 //! What a worker's answers are worth: a valid measurement, or why not.
 //!
-//! The evidence is what the worker said; of one that was cut short, [`super::cut`] looks at how it ended. Limits that hold for every
+//! The evidence is what the worker said; how it ended where it did not say all is `cut`'s. Limits that hold for every
 //! result (prompt and generation length, times that run) are `reports`' and are checked when the row is made.
 
 use mlxcel_reports::measure::{RawSample, Sample};
 use mlxcel_reports::row::Figures;
 use mlxcel_reports::status::{Exclusion, Rule};
 
-use super::cut::{ending_note, explain};
+use super::cut::{bad_end, explain};
 use crate::worker::protocol::{Generated, Stage};
 use crate::worker::session::{Cut, Session, Task};
 
@@ -21,7 +21,7 @@ pub enum Verdict {
 }
 
 /// What a row is to say.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Judged {
     /// Why the row is not valid; `None` where nothing speaks against it.
     pub exclusion: Option<Exclusion>,
@@ -51,17 +51,11 @@ impl Limits {
 pub fn judge(task: &Task, session: &Session, limits: &Limits) -> Verdict {
     let (samples, unusable) = usable(&session.generated);
     let (exclusion, detail, bad_input) = match &session.cut {
-        None => conclude(task, session, unusable),
-        Some((Stage::Finish, Cut::Failed(_) | Cut::Died | Cut::TimedOut(_) | Cut::Garbled(_)))
+        None => after_all_answers(task, session, unusable, None),
+        Some((Stage::Finish, cut @ (Cut::Failed(_) | Cut::Died | Cut::TimedOut(_) | Cut::Garbled(_))))
             if session.generated.len() == task.reps as usize =>
         {
-            // All answers were in: how the process then ended does not change them, but is told.
-            let (exclusion, detail, bad_input) = conclude(task, session, unusable);
-            let ended = format!(
-                "after its last answer the worker did not end well{}",
-                ending_note(session.ending.as_ref())
-            );
-            (exclusion, join(&detail, &ended), bad_input)
+            after_all_answers(task, session, unusable, Some(cut))
         }
         Some((_, Cut::Interrupted)) => return Verdict::Interrupted,
         Some((stage, cut)) => {
@@ -75,6 +69,18 @@ pub fn judge(task: &Task, session: &Session, limits: &Limits) -> Verdict {
         (exclusion, _) => (exclusion, detail),
     };
     Verdict::Row(Judged { exclusion, detail, samples, bad_input })
+}
+
+/// All answers were in: how the process then ended does not change them, but is told.
+fn after_all_answers(
+    task: &Task,
+    session: &Session,
+    unusable: Option<String>,
+    cut: Option<&Cut>,
+) -> Conclusion {
+    let (exclusion, detail, bad_input) = conclude(task, session, unusable);
+    let ended = bad_end(cut, session.ending.as_ref()).unwrap_or_default();
+    (exclusion, join(&detail, &ended), bad_input)
 }
 
 /// Why repetitions differ too much, if they do.
@@ -130,6 +136,9 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
                 format!("{}: {generated} of {} tokens were generated", name(rep), task.max_tokens),
             );
         }
+        if let Some(why) = ended_early(task, one) {
+            return invalid(Rule::ShortGeneration, format!("{}: {why}", name(rep)));
+        }
         if generated > task.max_tokens {
             let detail = format!(
                 "{}: {generated} tokens were generated where {} were asked for",
@@ -170,6 +179,18 @@ fn conclude(task: &Task, session: &Session, unusable: Option<String>) -> Conclus
     (None, token_note(session).unwrap_or_default(), false)
 }
 
+/// Why a generation ended by something else than its length, where that cannot be: then what it says of its length is not to
+/// be believed either.
+fn ended_early(task: &Task, one: &Generated) -> Option<String> {
+    match one.sample.finish.as_deref()? {
+        "stopped" => Some("it was stopped before it came to its end".to_owned()),
+        "eos" if task.suppress_eos => Some(
+            "it ended with an end-of-sequence token, which was to be suppressed (finish is eos)".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
 /// Greedy generations of one prompt should agree; that they do not is no fault of the times, but is told.
 fn token_note(session: &Session) -> Option<String> {
     let (first, rest) = session.generated.split_first()?;
@@ -201,7 +222,8 @@ mod tests {
 
     use super::*;
     use crate::worker::child::Ending;
-    use crate::worker::protocol::Prompt;
+    use crate::worker::evidence::OomKills;
+    use crate::worker::protocol::{Failure, FailureKind, Prompt};
 
     const LIMITS: Limits = Limits { max_spread_pct: 4.0, memory_bytes: Some(6_000_000) };
 
@@ -252,12 +274,13 @@ mod tests {
         generated(0, &[5, 6, 7])
     }
 
-    fn ended(raw: i32, stderr: &str, oom_kills: Option<u64>) -> Ending {
+    fn ended(raw: i32) -> Ending {
         Ending {
             status: Some(ExitStatus::from_raw(raw)),
-            stderr: stderr.to_owned(),
-            oom_kills,
+            stderr: String::new(),
+            oom_kills: OomKills { group: Some(0), system: Some(0) },
             peak_memory_bytes: Some(5_000_000),
+            by_us: false,
         }
     }
 
@@ -355,14 +378,52 @@ mod tests {
     }
 
     #[test]
-    fn a_harness_that_was_told_to_stop_concludes_nothing() {
-        let stopped = session(Some((Stage::Bench, Cut::Interrupted)), ended(9, "", Some(0)));
-        assert_eq!(verdict(&stopped).0, "interrupted");
+    fn a_whole_generation_that_says_it_ended_early_is_not_believed() {
+        let stop = Task { suppress_eos: false, ..task() };
+        let all = |finish: &str| {
+            let mut said = session(None, None);
+            for one in said.warmup.iter_mut().chain(&mut said.generated) {
+                one.sample.finish = Some(finish.to_owned());
+            }
+            said
+        };
+        for (finish, suppressed, not) in [
+            ("length", "", ""),
+            ("eos", "INVALID:short_generation", ""),
+            ("stopped", "INVALID:short_generation", "INVALID:short_generation"),
+        ] {
+            assert_eq!(verdict(&all(finish)).0, suppressed, "{finish}");
+            let allowed = match judge(&stop, &all(finish), &LIMITS) {
+                Verdict::Row(judged) => judged.exclusion.map(|exclusion| exclusion.to_string()),
+                Verdict::Interrupted => None,
+            };
+            assert_eq!(allowed.unwrap_or_default(), not, "{finish}, where an end of sequence may end it");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_end_has_its_status() {
+        let failure = |stage, kind| Cut::Failed(Failure { stage, kind, message: "why".to_owned() });
+        for (stage, cut, raw, expected) in [
+            (Stage::Load, failure(Stage::Load, FailureKind::BadInput), 0, "FAIL:load"),
+            (Stage::Warmup, failure(Stage::Warmup, FailureKind::Other), 0, "FAIL:warmup"),
+            (Stage::Bench, failure(Stage::Bench, FailureKind::Other), 0, "FAIL:bench"),
+            (Stage::Bench, failure(Stage::Bench, FailureKind::OutOfMemory), 0, "SKIP:oom"),
+            (Stage::Bench, Cut::Died, 0, "FAIL:no_output"),
+            (Stage::Bench, Cut::Died, 11, "FAIL:crash"),
+            (Stage::Bench, Cut::Died, 3 << 8, "FAIL:crash"),
+            (Stage::Warmup, Cut::TimedOut(Duration::from_secs(9)), 9, "FAIL:timeout"),
+            (Stage::Load, Cut::Garbled("x".to_owned()), 9, "FAIL:no_output"),
+            (Stage::Bench, Cut::Interrupted, 9, "interrupted"),
+        ] {
+            let words = format!("{cut:?}");
+            assert_eq!(verdict(&session(Some((stage, cut)), ended(raw))).0, expected, "{words}");
+        }
     }
 
     #[test]
     fn a_bad_end_after_the_last_answer_is_told_but_valid() {
-        let (status, detail) = verdict(&session(Some((Stage::Finish, Cut::Died)), ended(11, "", Some(0))));
+        let (status, detail) = verdict(&session(Some((Stage::Finish, Cut::Died)), ended(11)));
         assert_eq!(status, "");
         assert!(detail.contains("SIGSEGV"), "{detail}");
     }

@@ -4,7 +4,9 @@
 //! row after another, [`judge`] decides what a worker's answers are worth, `cut` what no answers are, `record` fills the rows, `guards` refuses before
 //! anything is measured. Files are the `reports` crate's business.
 
+mod aliases;
 mod attempts;
+mod band;
 mod conduct;
 mod control_rows;
 mod controls;

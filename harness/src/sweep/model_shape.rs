@@ -41,6 +41,17 @@ impl ModelShape {
         }
     }
 
+    /// Why the context has no room for such a prompt and so many tokens to generate; `None` where it has, or is not known.
+    pub(super) fn exceeded_by(&self, prompt_tokens: u64, max_tokens: u64) -> Option<String> {
+        let context = self.context_length?;
+        (prompt_tokens.saturating_add(max_tokens) > context).then(|| {
+            format!(
+                "a prompt of {prompt_tokens} tokens and {max_tokens} to generate exceed the context of {context}; shorten the prompt \
+                 or ask for fewer tokens (--prompt-tokens, --max-tokens)"
+            )
+        })
+    }
+
     /// Bytes of the key/value cache at so many tokens; `None` where the configuration does not tell.
     pub(super) fn cache_bytes(&self, tokens: u64) -> Option<u64> {
         let each = self.bytes_per_token_and_layer?;
@@ -221,6 +232,13 @@ mod tests {
         // 3 layers, keys and values of 2 heads of 8, 4 bytes each.
         assert_eq!(shape.cache_bytes(100), Some(3 * 2 * 2 * 8 * 4 * 100));
         assert_eq!(shape.context_length, Some(2048));
+        assert_eq!(shape.exceeded_by(2000, 48), None);
+        assert!(
+            shape
+                .exceeded_by(2000, 49)
+                .is_some_and(|why| why.contains("2000") && why.contains("context of 2048"))
+        );
+        assert_eq!(ModelShape::default().exceeded_by(u64::MAX, 2), None, "a context that nobody knows");
         Ok(())
     }
 

@@ -187,7 +187,7 @@ fn action(path: &Path) -> Action {
         _ if !has_text_name(path) => Action::Record(Fail::Load.into(), format!("the folder has {NOT_UTF8}")),
         Ok(CheckpointClass::MissingWeights) => Action::Record(
             Skip::MissingWeights.into(),
-            "a config.json, but no readable *.safetensors".to_owned(),
+            format!("a config.json, but no readable *.safetensors{}", others(path)),
         ),
         Ok(CheckpointClass::NotGenerative { reason }) => Action::Record(Skip::NotGenerative.into(), reason),
         Ok(CheckpointClass::Text | CheckpointClass::Vision) => match CheckpointFolder::open(path) {
@@ -211,6 +211,23 @@ fn action(path: &Path) -> Action {
         }
         Err(error) => Action::Record(Fail::Load.into(), error.to_string()),
     }
+}
+
+/// What else a folder holds that are weights, though of a form that is not read here.
+fn others(path: &Path) -> String {
+    let files =
+        fs::read_dir(path).into_iter().flatten().flatten().map(|entry| PathBuf::from(entry.file_name()));
+    let mut endings: Vec<String> = files
+        .filter_map(|file| file.extension().map(|ending| ending.to_string_lossy().to_lowercase()))
+        .filter(|ending| ["gguf", "bin", "pt", "pth", "npz", "onnx"].contains(&ending.as_str()))
+        .map(|ending| format!("*.{ending}"))
+        .collect();
+    endings.sort();
+    endings.dedup();
+    if endings.is_empty() {
+        return String::new();
+    }
+    format!("; its {} are not read: convert them, for example with mlx_lm.convert", endings.join(" and "))
 }
 
 /// Why a link leads to nothing; `None` for what is no such link.
@@ -359,6 +376,11 @@ mod tests {
             })
             .collect();
         assert_eq!(tokens, ["FAIL:load", "SKIP:not_a_checkpoint", "SKIP:missing_weights"]);
+        fs::write(root.path().join("weightless/model-Q4.gguf"), "GGUF")?;
+        let Action::Record(_, detail) = action(&root.path().join("weightless")) else {
+            return Err("measured".into());
+        };
+        assert!(detail.ends_with("no readable *.safetensors; its *.gguf are not read: convert them, for example with mlx_lm.convert"), "{detail}");
         Ok(())
     }
 

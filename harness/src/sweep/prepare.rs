@@ -81,18 +81,14 @@ pub(super) struct Cell {
 }
 
 impl Resolved {
-    /// The cells of a place; one that is not measured has one.
+    /// The cells of a place: one for each length, whatever becomes of them.
     pub(super) fn cells(&self, place: &Place) -> Vec<Cell> {
         let context = match &place.action {
             Action::Measure(folder) => ModelShape::of(folder).context_length.filter(|_| self.capped),
             Action::Record(..) => None,
         };
-        let wanted = match &place.action {
-            Action::Measure(_) => self.lengths.as_slice(),
-            Action::Record(..) => self.lengths.get(..1).unwrap_or_default(),
-        };
         let mut cells: Vec<Cell> = Vec::new();
-        for requested in wanted.iter().copied() {
+        for requested in self.lengths.iter().copied() {
             let cell = cell(requested, context, self.max_tokens);
             match cells.last_mut() {
                 // Two prompts that the context makes the same are one measurement.
@@ -134,9 +130,10 @@ impl Resolved {
 }
 
 fn cell(requested: u64, context: Option<u64>, max_tokens: u64) -> Cell {
-    let most = context.map(|context| (context, context.saturating_sub(max_tokens).max(1)));
+    let most = context.map(|context| (context, context.saturating_sub(max_tokens)));
     match most {
-        Some((context, most)) if most < requested => Cell {
+        // No prompt at all leaves room: nothing to cap, and `foresight` does not start it.
+        Some((context, most)) if most < requested && most > 0 => Cell {
             requested,
             prompt_tokens: most,
             remark: Some(format!(
@@ -225,6 +222,13 @@ pub(super) fn resolve(
         complain(&format!("note: {remark}; --prompt-tokens 512 --max-tokens 128 runs the full shape"));
         remarks.push(remark);
     }
+    if !arguments.quiet.quiet_ignore.is_empty() {
+        let ignored = arguments.quiet.quiet_ignore.iter().map(one_line).collect::<Vec<_>>().join(", ");
+        remarks.push(format!("processes that never counted as busy (--quiet-ignore): {ignored}"));
+    }
+    if let Some(limit) = arguments.quiet.watch_limit {
+        remarks.push(format!("others counted as busy from {limit} % of a core on (--watch-limit)"));
+    }
     let (places, only) = match arguments.roster.rerun.as_deref() {
         Some(file) => {
             let (retry, lengths) = (arguments.retry, lengths.as_slice());
@@ -240,6 +244,9 @@ pub(super) fn resolve(
     let order = order(&places, &dedup, arguments.roster.order, seed);
     // A length that was named for one folder is meant; a list, or one for many, is for what each can do.
     let capped = !single || lengths.len() > 1;
+    if let ([place], [length], false) = (places.as_slice(), lengths.as_slice(), capped) {
+        fits(place, *length, max_tokens)?;
+    }
     Ok(Resolved {
         places,
         single,
@@ -255,6 +262,15 @@ pub(super) fn resolve(
         dedup,
         remarks,
     })
+}
+
+/// Fails where the context of a checkpoint has no room for what was asked for of it alone.
+fn fits(place: &Place, prompt_tokens: u64, max_tokens: u64) -> anyhow::Result<()> {
+    let Action::Measure(folder) = &place.action else { return Ok(()) };
+    match ModelShape::of(folder).exceeded_by(prompt_tokens, max_tokens) {
+        Some(why) => bail!("{}: {why}", place.path.display()),
+        None => Ok(()),
+    }
 }
 
 /// The places of the sweep, and the names of those that an image sweep leaves out.
@@ -381,6 +397,7 @@ pub(super) fn facts(
         "order": format!("{:?}", arguments.roster.order).to_lowercase(),
         "seed": resolved.seed,
         "control_every": arguments.roster.control_every,
+        "control_band_asked_pct": arguments.roster.control_band,
         "cooldown": match arguments.conditions.cooldown {
             Cooldown::Fixed(time) => json!(time.as_secs_f64()),
             Cooldown::Auto => json!("auto"),
@@ -449,7 +466,8 @@ mod tests {
         let capped = cell(8192, Some(2048), 128);
         assert_eq!((capped.requested, capped.prompt_tokens), (8192, 1920));
         assert!(capped.remark.is_some_and(|remark| remark.contains("2048") && remark.contains("1920")));
-        assert_eq!(cell(5, Some(3), 128).prompt_tokens, 1);
+        assert_eq!(cell(128, Some(64), 63).prompt_tokens, 1);
+        assert_eq!(cell(5, Some(64), 64), Cell { requested: 5, prompt_tokens: 5, remark: None });
     }
 
     #[test]

@@ -135,7 +135,9 @@ impl SweepProgress {
     fn show(&mut self, text: &str) {
         let (done, all) = self.done_of_all();
         let left = time_left(self.begun.elapsed(), done, all);
-        let left = left.map(|left| format!(", about {} left", duration(left))).unwrap_or_default();
+        let left = left
+            .map(|left| format!(", about {} left", duration(Duration::from_secs(left.as_secs()))))
+            .unwrap_or_default();
         let line = format!("[{}/{}] {}: {text}{left}", self.place + 1, self.work.len(), self.what());
         match &self.bar {
             Some(bar) => {

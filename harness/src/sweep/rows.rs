@@ -19,6 +19,7 @@ use super::plan::{Action, Place};
 use super::prepare::Cell;
 use super::record::{RunFacts, Runtime};
 use crate::provenance::tokens_sha256;
+use crate::text::one_line;
 use crate::worker::protocol::Generated;
 use crate::worker::session::{Session, Task};
 
@@ -43,7 +44,11 @@ pub(super) struct Making<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Surrounding {
     pub(super) waited: Option<Duration>,
+    /// What is to be said of that wait.
+    pub(super) remark: Option<String>,
     pub(super) host_state: HostState,
+    /// From when on somebody else was busy for the gate; `None` without a gate.
+    pub(super) quiet_limit_pct: Option<f64>,
     pub(super) stream_bytes_s: Option<f64>,
     /// Weights up to this size may be read from a cache faster than from memory.
     pub(super) last_level_cache_bytes: Option<u64>,
@@ -62,12 +67,17 @@ impl Making<'_> {
 
     /// The row of a checkpoint whose worker was started.
     pub(super) fn measured(&self, session: &Session, judged: &Judged, around: &Surrounding) -> AnyRow {
+        let judged = &Judged {
+            detail: join(&judged.detail, around.remark.as_deref().unwrap_or_default()),
+            ..judged.clone()
+        };
         let mut identity = self.identity(Some(session));
         identity.conditions = self.conditions(session, &judged.samples, around);
         let traffic = identity.conditions.traffic.clone();
         let load_nanos = session.loaded.as_ref().map(|loaded| loaded.load_nanos);
         if let Some(exclusion) = &judged.exclusion {
-            return self.excluded(identity, load_nanos, exclusion.clone(), &judged.detail, &judged.samples);
+            let detail = join(&judged.detail, &self.changed(session).unwrap_or_default());
+            return self.excluded(identity, load_nanos, exclusion.clone(), &detail, &judged.samples);
         }
         match Row::measured(identity.clone(), load_nanos, &judged.samples) {
             Err(broken) => {
@@ -91,15 +101,19 @@ impl Making<'_> {
         if let Some(why) = &self.foreign {
             return self.invalid(row, Rule::Provenance, why, judged);
         }
+        match self.changed(session) {
+            Some(why) => self.invalid(row, Rule::Provenance, &why, judged),
+            None => row.into(),
+        }
+    }
+
+    /// What this worker says of itself that the first of the sweep did not.
+    fn changed(&self, session: &Session) -> Option<String> {
         let first = match self.runtime {
             Runtime::Own => &self.run.hello.runtime,
             Runtime::Reference(hello) => &hello.runtime,
         };
-        let now = session.hello.as_ref().map(|hello| &hello.runtime);
-        match now.and_then(|now| guards::changed_runtime(first, now)) {
-            Some(why) => self.invalid(row, Rule::Provenance, &why, judged),
-            None => row.into(),
-        }
+        guards::changed_runtime(first, &session.hello.as_ref()?.runtime)
     }
 
     fn invalid(&self, row: Row<Measured>, rule: Rule, why: &str, judged: &Judged) -> AnyRow {
@@ -132,7 +146,8 @@ impl Making<'_> {
     fn detail(&self, detail: &str) -> String {
         let detail = join(detail, &self.seat.words());
         let detail = join(&detail, self.cell.remark.as_deref().unwrap_or_default());
-        let detail = self.run.private.text(&detail);
+        // What a worker wrote to its stderr is part of it; no control character of that belongs into a file.
+        let detail = one_line(self.run.private.text(&detail));
         self.remarks.iter().fold(detail, |text, remark| join(&text, remark))
     }
 
@@ -155,7 +170,10 @@ impl Making<'_> {
                 generation(&session.generated)
             },
             control: Control::default(),
-            limits: Limits::default(),
+            limits: Limits {
+                max_spread_pct: Some(self.foresight.arguments.conditions.max_spread),
+                quiet_limit_pct: around.quiet_limit_pct,
+            },
             attempts: self.seat.attempt(true),
         }
     }

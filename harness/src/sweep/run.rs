@@ -14,11 +14,12 @@ use mlxcel_reports::status::Status;
 use mlxcel_reports::store::{Completeness, FileName, Finished, SetKind};
 use serde_json::{Value, json};
 
+use super::band::told_band;
 use super::conduct::{Conductor, Item, LeftOff, ReferenceRun, State};
 use super::control_rows::{self, Chosen};
 use super::controls::Controls;
 use super::cooldown::Waits;
-use super::ending::{exit_of, nothing_valid};
+use super::ending::{exit_beside, exit_of, no_reference_rows, nothing_valid, without_reference};
 use super::foresight::{Foresight, NO_VISION};
 use super::guards;
 use super::host_watch::{HostWatch, Looking, noise_floor_pct};
@@ -207,13 +208,14 @@ impl Sweep<'_> {
             host: &host,
             control: control.as_ref().map(|one| (one.place.as_place(&self.resolved), one.cell.clone())),
         };
-        let controls = Controls::new(control.as_ref().map(|one| one.every), self.band(floor));
+        let controls =
+            Controls::new(control.as_ref().map(|one| one.every), self.band(floor, control.is_some()));
         let mut sets = self.sets(control.as_ref(), &controls)?;
         parts::begin(&mut sets, &self.run, self.arguments, &host.at_begin())?;
         let gemm = RefCell::new(None);
         // What is to cool is what computes.
         let kernel = || match self.run.backend {
-            Backend::Cpu => gemm.borrow_mut().get_or_insert_with(gemm::Kernel::new).control_rate(),
+            Backend::Cpu => gemm.borrow_mut().get_or_insert_with(gemm::Kernel::new).as_mut()?.control_rate(),
             Backend::Cuda | Backend::Metal => {
                 let memory = self.run.machine.device_memory_bytes(self.run.backend);
                 let found =
@@ -241,6 +243,7 @@ impl Sweep<'_> {
         let waiting = control_rows::waiting(&state.sets.main.rows(), state.controls.waiting());
         let concluded = outcome.and_then(|left_off| Self::conclude(&left_off, &waiting, &mut state.sets));
         let rows = state.sets.main.rows();
+        let reference = state.sets.reference.as_ref().map(super::results::Results::rows);
         let (completeness, finished, exit) = match concluded {
             Ok(concluded) => concluded,
             Err(error) => {
@@ -248,7 +251,7 @@ impl Sweep<'_> {
                     // What was measured is shown even when it cannot be kept.
                     let reason = Some(told(&error));
                     let partial = Completeness::Partial { reason, torn: false };
-                    if let Err(also) = self.show(&rows, &partial) {
+                    if let Err(also) = self.show(&rows, reference.as_deref(), &partial) {
                         complain(&format!("error: {}", told(&also)));
                     }
                     if let Some(path) = state.sets.main.path() {
@@ -263,7 +266,7 @@ impl Sweep<'_> {
             complain("interrupted before the first row; nothing was written");
             return Ok(exit);
         }
-        self.show(&rows, &completeness)?;
+        self.show(&rows, reference.as_deref(), &completeness)?;
         for finished in &finished {
             let rows = if finished.rows == 1 { "1 row" } else { &format!("{} rows", finished.rows) };
             complain(&format!("wrote {} ({rows}), its samples and its provenance", finished.csv.display()));
@@ -277,6 +280,11 @@ impl Sweep<'_> {
             return Ok(exit);
         }
         if let Some(why) = nothing_valid(&rows) {
+            complain(&why);
+        }
+        if let Some(why) =
+            reference.and_then(|reference| no_reference_rows(&without_reference(&rows, &reference)))
+        {
             complain(&why);
         }
         Ok(self.held_against(previous, &rows, exit))
@@ -305,8 +313,13 @@ impl Sweep<'_> {
     ) -> anyhow::Result<(Completeness, Vec<Finished>, Exit)> {
         match left_off {
             LeftOff::AtTheEnd => {
-                let statuses: Vec<Status> = sets.main.rows().iter().map(AnyRow::status).collect();
-                Ok((Completeness::Complete, sets.complete()?, exit_of(&statuses)))
+                let rows = sets.main.rows();
+                let own = exit_of(&rows.iter().map(AnyRow::status).collect::<Vec<Status>>());
+                let exit =
+                    sets.reference.as_ref().map(super::results::Results::rows).map_or(own, |reference| {
+                        exit_beside(own, &reference, &without_reference(&rows, &reference))
+                    });
+                Ok((Completeness::Complete, sets.complete()?, exit))
             }
             LeftOff::Interrupted(left) => {
                 let mut reason = format!("interrupted; not measured: {}", left.join(", "));
@@ -390,9 +403,9 @@ impl Sweep<'_> {
     }
 
     /// The band of the controls: that of the first part, in a sweep that goes on.
-    fn band(&self, floor: Option<f64>) -> Option<f64> {
+    fn band(&self, floor: Option<f64>, made: bool) -> f64 {
         let first = self.resumed.as_ref().and_then(|(_, first)| first.settings.get(BAND)?.as_f64());
-        first.or(floor)
+        first.unwrap_or_else(|| told_band(self.arguments.roster.control_band, floor, made))
     }
 
     /// The work of a pass over each row: on a CPU it is computing, on a GPU reading.
@@ -426,10 +439,31 @@ impl Sweep<'_> {
         }
     }
 
-    fn show(&self, rows: &[AnyRow], completeness: &Completeness) -> anyhow::Result<()> {
+    /// The rows, and those of the reference where there is one.
+    fn show(
+        &self,
+        rows: &[AnyRow],
+        reference: Option<&[AnyRow]>,
+        completeness: &Completeness,
+    ) -> anyhow::Result<()> {
         let text = match self.arguments.format {
-            Format::Table => render::terminal::table(rows, completeness, terminal_width()),
-            Format::Json => serde_json::to_string_pretty(&render::json::document(rows, completeness))?,
+            Format::Table => {
+                let table = |rows: &[AnyRow]| render::terminal::table(rows, completeness, terminal_width());
+                match (reference, &self.reference) {
+                    (Some(theirs), Some(ReferenceRun { hello, .. })) if !theirs.is_empty() => {
+                        let version = hello.runtime.version.as_deref().unwrap_or("unknown");
+                        format!("{}\nthe reference, {version}:\n{}", table(rows), table(theirs))
+                    }
+                    _ => table(rows),
+                }
+            }
+            Format::Json => {
+                let mut document = render::json::document(rows, completeness);
+                if let Some(reference) = reference {
+                    document["reference_rows"] = json!(render::json::rows(reference));
+                }
+                serde_json::to_string_pretty(&document)?
+            }
         };
         say(&text).context("the results cannot be printed to stdout; they are in the result files")
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::evidence::{kernel_oom_kills, peak_memory_bytes};
+use super::evidence::{OomKills, peak_memory_bytes};
 use super::pipes::{Incoming, StderrTail, read_events};
 use super::protocol::{Event, Request};
 
@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// How often a waiting parent looks at the worker's memory.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a worker may take to end by itself, once told to.
-const GRACE: Duration = Duration::from_secs(20);
+pub const GRACE: Duration = Duration::from_secs(20);
 
 /// Which program serves as worker.
 #[derive(Clone, Debug)]
@@ -77,11 +77,12 @@ pub struct Ending {
     pub status: Option<ExitStatus>,
     /// The end of what it wrote to stderr.
     pub stderr: String,
-    /// By how much the kernel's count of kills for memory rose during its life; `None` where that cannot be
-    /// read.
-    pub oom_kills: Option<u64>,
+    /// By how much the kernel's counts of kills for memory rose during its life.
+    pub oom_kills: OomKills,
     /// Highest resident memory it was seen to have, in bytes; `None` where that cannot be read.
     pub peak_memory_bytes: Option<u64>,
+    /// Whether it still ran when this program killed it.
+    pub by_us: bool,
 }
 
 impl Ending {
@@ -130,7 +131,7 @@ pub struct Worker {
     stdin: Option<ChildStdin>,
     events: Receiver<Incoming>,
     stderr: StderrTail,
-    oom_kills_before: Option<u64>,
+    oom_kills_before: OomKills,
     peak_memory_bytes: Option<u64>,
     looked: Instant,
     status: Option<ExitStatus>,
@@ -144,7 +145,7 @@ impl Worker {
     /// # Errors
     /// When the program cannot be started.
     pub fn start(program: &WorkerProgram) -> io::Result<Self> {
-        let oom_kills_before = kernel_oom_kills();
+        let oom_kills_before = OomKills::now();
         let mut command = Command::new(&program.path);
         if !program.foreign {
             command.arg0("mlxcel-bench"); // what process lists show; the path may be /proc/self/exe
@@ -239,6 +240,12 @@ impl Worker {
         self.end()
     }
 
+    /// Whether it has not ended. Only looks, as [`Worker::finish`] does.
+    fn is_running(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        self.pid().is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), look), Ok(None)))
+    }
+
     /// Kills a worker, and all it started.
     pub fn kill(mut self) -> Ending {
         self.end()
@@ -251,6 +258,7 @@ impl Worker {
     fn end(&mut self) -> Ending {
         self.look_at_memory();
         self.stdin = None;
+        let by_us = self.is_running();
         // Also after a good end: what it may have started holds its pipes open.
         if let Some(group) = self.pid() {
             let _ = kill_process_group(group, Signal::KILL);
@@ -258,13 +266,13 @@ impl Worker {
         let _ = self.child.kill();
         self.status = self.child.wait().ok();
         self.ended = true;
-        let oom_kills =
-            self.oom_kills_before.zip(kernel_oom_kills()).map(|(before, after)| after.saturating_sub(before));
+        let oom_kills = OomKills::now().since(self.oom_kills_before);
         Ending {
             status: self.status,
             stderr: self.stderr.finish(),
             oom_kills,
             peak_memory_bytes: self.peak_memory_bytes,
+            by_us,
         }
     }
 }

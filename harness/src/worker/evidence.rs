@@ -5,18 +5,34 @@
 
 use std::fs;
 
-/// How often the kernel has killed a process for want of memory: of the control group where that is counted,
-/// else of the system. `None` where neither can be read.
-pub fn kernel_oom_kills() -> Option<u64> {
-    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
-        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
-        fs::read_to_string(format!("/sys/fs/cgroup/{path}/memory.events")).ok()
-    });
-    let system = fs::read_to_string("/proc/vmstat").ok();
-    let counts: Vec<u64> =
-        [group, system].into_iter().flatten().filter_map(|text| counter(&text, "oom_kill")).collect();
-    // Either one rising is evidence, so the sum does.
-    (!counts.is_empty()).then(|| counts.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)))
+/// How often the kernel has killed a process for want of memory. `None` is what cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OomKills {
+    /// Of this process's control group, by whatever the kernel counts there: nobody else's.
+    pub group: Option<u64>,
+    /// Of the whole system: anybody's.
+    pub system: Option<u64>,
+}
+
+impl OomKills {
+    /// So far.
+    pub fn now() -> Self {
+        let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
+            let path =
+                text.lines().find_map(|line| line.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
+            fs::read_to_string(format!("/sys/fs/cgroup/{path}/memory.events")).ok()
+        });
+        let system = fs::read_to_string("/proc/vmstat").ok();
+        let count = |text: Option<String>| counter(&text?, "oom_kill");
+        Self { group: count(group), system: count(system) }
+    }
+
+    /// How many there were since then.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let risen = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        Self { group: risen(self.group, before.group), system: risen(self.system, before.system) }
+    }
 }
 
 /// The highest resident memory of a process so far; `None` where the system does not say, and of one that is dead.
@@ -52,7 +68,22 @@ fn counter(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Whether a message says that memory ran out. A bare "oom" does not count: it is part of other words.
+/// Whether the text of an exception is one with which an allocator refuses: the exception's own, from its first letter on, so
+/// that neither a path nor what others say around it counts.
+pub fn is_refusal_of_allocator(exception: &str) -> bool {
+    // MLX's allocators on the processor and on Metal; the C++ library's.
+    const BEGINS: [&str; 4] = ["[malloc", "[metal::malloc", "[metal_malloc", "std::bad_alloc"];
+    // Calls of the CUDA runtime and driver that MLX reports by their name and the system's word for the error.
+    const CUDA: [&str; 3] = ["cudaMalloc", "cuMem", "[cuda"];
+    const METAL: &str = "kIOGPUCommandBufferCallbackErrorOutOfMemory";
+    let begins = |words: &[&str]| words.iter().any(|word| exception.starts_with(word));
+    begins(&BEGINS)
+        || (begins(&CUDA) && exception.contains("out of memory"))
+        || (begins(&["[METAL]"]) && exception.contains(METAL))
+}
+
+/// Whether a message says that memory ran out. A bare "oom" does not count: it is part of other words. By itself it is no
+/// evidence.
 pub fn says_out_of_memory(message: &str) -> bool {
     const WORDS: [&str; 14] = [
         "out of memory",
@@ -101,6 +132,34 @@ mod tests {
         for message in ["no room in the zoom-oom folder", "memory allocation of weights", "broken pipe", ""] {
             assert!(!says_out_of_memory(message), "{message}");
         }
+    }
+
+    #[test]
+    fn only_what_an_allocator_itself_throws_is_its_refusal() {
+        for refusal in [
+            "[malloc] Unable to allocate 4096 bytes.",
+            "[metal::malloc] Attempting to allocate 99 bytes which is greater than the maximum allowed buffer size of 9 bytes.",
+            "std::bad_alloc",
+            "cudaMallocAsync(&data, size, stream) failed: out of memory",
+            "[METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        ] {
+            assert!(is_refusal_of_allocator(refusal), "{refusal}");
+        }
+        for other in [
+            "models/cannot allocate memory: [malloc] of nothing",
+            "failed to allocate the tensor `out of memory`",
+            "cudaMallocAsync(&data, size, stream) failed: invalid argument",
+            "",
+        ] {
+            assert!(!is_refusal_of_allocator(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn kills_are_counted_from_the_start_of_a_worker_on() {
+        let of = |group, system| OomKills { group, system };
+        assert_eq!(of(Some(5), Some(9)).since(of(Some(4), Some(9))), of(Some(1), Some(0)));
+        assert_eq!(of(None, Some(9)).since(of(Some(4), Some(7))), of(None, Some(2)));
     }
 
     #[test]

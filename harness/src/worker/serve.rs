@@ -19,7 +19,7 @@ use mlxcel_reports::measure::RawSample;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
 
-use super::evidence::says_out_of_memory;
+use super::evidence::is_refusal_of_allocator;
 use super::protocol::{
     Event, Failure, FailureKind, Generate, Generated, Hello, Loaded, PROTOCOL, Prompt, Request,
     RuntimeIdentity, Stage, StreamPass,
@@ -286,13 +286,16 @@ fn other(stage: Stage, message: &str) -> Failure {
     Failure { stage, kind: FailureKind::Other, message: message.to_owned() }
 }
 
-/// An error with its causes; one that speaks of memory is of that kind, whatever else it was.
+/// An error with its causes. Where MLX threw, the innermost cause is its exception: one of an allocator makes it a want of
+/// memory. What the others say, and the path, does not count.
 fn failure(stage: Stage, kind: FailureKind, error: &dyn std::error::Error, path: Option<&Path>) -> Failure {
     let mut message =
         path.map(|path| format!("{}: ", path.display())).unwrap_or_default() + &error.to_string();
+    let mut innermost = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let words = error.to_string();
+        innermost.clone_from(&words);
         // Many errors already say their cause.
         if !message.contains(&words) {
             message.push_str(": ");
@@ -300,7 +303,7 @@ fn failure(stage: Stage, kind: FailureKind, error: &dyn std::error::Error, path:
         }
         cause = error.source();
     }
-    let kind = if kind == FailureKind::Other && says_out_of_memory(&message) {
+    let kind = if kind == FailureKind::Other && is_refusal_of_allocator(&innermost) {
         FailureKind::OutOfMemory
     } else {
         kind

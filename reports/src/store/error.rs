@@ -38,7 +38,7 @@ pub enum StoreError {
     },
     /// No space left.
     #[error(
-        "no space left for {bytes} more bytes in `{}`; what was finished before stays there, free some space and run the rest again",
+        "no space left for {bytes} more bytes in `{}`; rows that were finished before, if any, stay there, free some space and run the rest again",
         path.display()
     )]
     DiskFull {
@@ -50,7 +50,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Any other failure to write.
-    #[error("cannot write `{}`: {source}; what was finished before stays there", path.display())]
+    #[error("cannot write `{}`: {source}; rows that were finished before, if any, stay there", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// What was written cannot be read back.
-    #[error("cannot read back `{}`: {source}; what was finished before stays there", path.display())]
+    #[error("cannot read back `{}`: {source}; rows that were finished before, if any, stay there", path.display())]
     Read {
         /// The file.
         path: PathBuf,

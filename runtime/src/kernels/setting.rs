@@ -127,11 +127,13 @@ fn switch(name: &'static str, read: &dyn Fn(&'static str) -> Option<String>) -> 
 }
 
 impl Setting {
-    /// The text in a row's `kernels` column: `mlx`, or `mlxcel-` and the instruction set or `cuda`.
+    /// The text in a row's `kernels` column: `mlx`; or `mlxcel-` and `cuda`, or the instruction set and the variant of small
+    /// products, so that two rows of which either differs are not taken for one another's.
     pub fn name(self) -> String {
         match self {
             Self::Mlx => "mlx".to_owned(),
-            Self::Cpu { isa, .. } => format!("mlxcel-{isa}"),
+            Self::Cpu { isa, width: Width::Wide } => format!("mlxcel-{isa},qmv_wide"),
+            Self::Cpu { isa, width: Width::Narrow } => format!("mlxcel-{isa},qmv_narrow"),
             Self::Cuda => "mlxcel-cuda".to_owned(),
         }
     }
@@ -171,6 +173,16 @@ mod tests {
         assert!(error.to_string().contains("MLXCEL_CUDA_KERNELS is `fast`; it must be 0 or 1"), "{error}");
         // Refused on every machine, as the other switches are.
         assert!(with("MLXCEL_CUDA_KERNELS", "fast").is_err());
+    }
+
+    #[test]
+    fn whatever_chooses_among_our_kernels_is_in_their_name() {
+        let name = |name, value| with(name, value).map(Setting::name);
+        let (best, portable) = (Isa::best(), Isa::Portable);
+        assert_eq!(name("", ""), Ok(format!("mlxcel-{best},qmv_wide")));
+        assert_eq!(name("MLXCEL_QMV_WIDE", "0"), Ok(format!("mlxcel-{best},qmv_narrow")));
+        assert_eq!(name("MLXCEL_CPU_ISA", "portable"), Ok(format!("mlxcel-{portable},qmv_wide")));
+        assert_eq!(name("MLXCEL_CPU_KERNELS", "0"), Ok("mlx".to_owned()));
     }
 
     #[test]

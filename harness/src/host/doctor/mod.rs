@@ -128,6 +128,22 @@ impl Conditions {
     pub fn is_contended(&self) -> bool {
         self.contended_fraction.is_none_or(|fraction| fraction > HostState::MOST_CONTENDED_PCT / 100.0)
     }
+
+    /// Why this may be the noise of others rather than of the host, in words; `None` of what was measured on a quiet one.
+    pub fn disturbed(&self) -> Option<String> {
+        let gate = match self.quiet {
+            QuietState::Quiet => None,
+            QuietState::TimedOut => Some("the host did not become quiet in time".to_owned()),
+            QuietState::Disabled => Some("no quiet host was waited for".to_owned()),
+        };
+        let contended = match self.contended_fraction {
+            _ if !self.is_contended() => None,
+            Some(fraction) => Some(format!("others were at work for {:.0} % of the time", fraction * 100.0)),
+            None => Some("whether others were at work is not known".to_owned()),
+        };
+        let parts: Vec<String> = [gate, contended].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", and "))
+    }
 }
 
 /// The noise of one metric: two sides of the same thing.
@@ -321,6 +337,24 @@ pub(super) mod tests {
     fn the_floor_is_as_far_as_two_measurements_were_seen_apart() {
         let noise = Noise::of(Metric::Decode, vec![98.0, 100.0], vec![100.0, 103.0]);
         assert!(noise.is_some_and(|noise| (noise.floor() - 0.06).abs() < 1e-12));
+    }
+
+    #[test]
+    fn what_was_measured_beside_others_says_so() {
+        let of = |quiet, contended_fraction| {
+            let mut one = diagnosis(&CALM, &CALM).conditions;
+            (one.quiet, one.contended_fraction) = (quiet, contended_fraction);
+            one.disturbed().unwrap_or_default()
+        };
+        assert_eq!(of(QuietState::Quiet, Some(0.2)), "");
+        for (quiet, contended, words) in [
+            (QuietState::Disabled, Some(0.0), "no quiet host was waited for"),
+            (QuietState::TimedOut, Some(0.0), "did not become quiet"),
+            (QuietState::Quiet, Some(0.9), "others were at work for 90 %"),
+            (QuietState::Quiet, None, "not known"),
+        ] {
+            assert!(of(quiet, contended).contains(words), "{words}");
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub fn json(diagnosis: &Diagnosis) -> serde_json::Result<Value> {
         .collect();
     if let Value::Object(fields) = &mut document {
         fields.insert("contended".to_owned(), diagnosis.conditions.is_contended().into());
+        fields.insert("disturbed".to_owned(), diagnosis.conditions.disturbed().into());
         fields.insert("verdict".to_owned(), verdict.into());
     }
     Ok(document)
@@ -107,8 +108,11 @@ pub fn table(diagnosis: &Diagnosis) -> String {
             noise.floor() * 100.0
         );
     }
-    if diagnosis.conditions.is_contended() {
-        text.push_str("others were at work meanwhile, so this is the noise of a busy host\n");
+    if let Some(why) = diagnosis.conditions.disturbed() {
+        let _ = writeln!(
+            text,
+            "{why}: this may be the noise of a busy host, and `sweep` does not take it for its controls"
+        );
     }
     if !diagnosis.program.optimized {
         text.push_str(

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use mlxcel::kernels::setting::choice;
 use mlxcel::kernels::cpu::trial::{
     FloatType, Isa, ProductShape, ProductTrial, SMALL_ROWS, WeightForm, Width, threads,
 };
+use mlxcel::kernels::setting::choice;
 use mlxcel::version::{Backend, MlxInfo};
 use mlxcel_catalog::config::QuantizationMode;
 use mlxcel_reports::statistics::{Summary, quartiles};
