@@ -8,6 +8,7 @@ use mlxcel_catalog::config::{QuantizationMode, QuantizationSpec};
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// Whether there is a GPU; says so where there is none.
+#[expect(clippy::print_stderr, reason = "a skipped test says that it is")]
 fn gpu() -> bool {
     let there = can_run();
     if !there {

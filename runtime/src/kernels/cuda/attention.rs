@@ -22,7 +22,7 @@ const THREADS: i32 = 256;
 
 /// What tells two pairs of kernels apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Key {
+struct Form {
     number: Number,
     heads: i32,
     key_heads: i32,
@@ -48,38 +48,38 @@ pub(crate) fn attention(queries: &Array, keys: &Array, values: &Array, scale: f3
 
 /// The same whatever kernels compute in this process, and for any number of keys.
 pub(super) fn always(queries: &Array, keys: &Array, values: &Array, scale: f32) -> Result<Option<Array>> {
-    let Some(key) = key(queries, keys, values, scale) else { return Ok(None) };
+    let Some(form) = form(queries, keys, values, scale) else { return Ok(None) };
     let three = [queries, keys, values];
     let apply = |operations: &Operations| -> Result<Option<Array>> {
-        let Some(shares) = operations.shares.apply(&three, &key.shares_shape(), Dtype::Float32)? else {
+        let Some(shares) = operations.shares.apply(&three, &form.shares_shape(), Dtype::Float32)? else {
             return Ok(None);
         };
         operations.result.apply(&[&shares], queries.shape(), queries.dtype())
     };
-    if let Some(known) = known(key, None)
+    if let Some(known) = known(form, None)
         && let Some(result) = apply(&known)?
     {
         return Ok(Some(result));
     }
-    let made = Arc::new(key.operations(&three)?);
+    let made = Arc::new(form.operations(&three)?);
     let result = apply(&made)?;
-    known(key, Some(made));
+    known(form, Some(made));
     result.map(Some).ok_or_else(|| refused("cuda_kernel"))
 }
 
-/// The kernels that were made for a key, or after `made` those.
-fn known(key: Key, made: Option<Arc<Operations>>) -> Option<Arc<Operations>> {
-    static KNOWN: Mutex<Vec<(Key, Arc<Operations>)>> = Mutex::new(Vec::new());
+/// The kernels that were made for a form, or after `made` those.
+fn known(form: Form, made: Option<Arc<Operations>>) -> Option<Arc<Operations>> {
+    static KNOWN: Mutex<Vec<(Form, Arc<Operations>)>> = Mutex::new(Vec::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(made) = made {
-        known.retain(|(other, _)| *other != key);
-        known.push((key, made));
+        known.retain(|(other, _)| *other != form);
+        known.push((form, made));
     }
-    known.iter().find(|(other, _)| *other == key).map(|(_, operations)| Arc::clone(operations))
+    known.iter().find(|(other, _)| *other == form).map(|(_, operations)| Arc::clone(operations))
 }
 
-/// The key of the kernels that serve these arrays.
-fn key(queries: &Array, keys: &Array, values: &Array, scale: f32) -> Option<Key> {
+/// The form of attention in these arrays.
+fn form(queries: &Array, keys: &Array, values: &Array, scale: f32) -> Option<Form> {
     let (&[1, heads, 1, dim], &[1, key_heads, length, key_dim]) = (queries.shape(), keys.shape()) else {
         return None;
     };
@@ -93,10 +93,10 @@ fn key(queries: &Array, keys: &Array, values: &Array, scale: f32) -> Option<Key>
         && keys.dtype() == queries.dtype()
         && values.dtype() == queries.dtype();
     let number = Number::of(queries.dtype())?;
-    served.then_some(Key { number, heads, key_heads, dim, scale_bits: scale.to_bits() })
+    served.then_some(Form { number, heads, key_heads, dim, scale_bits: scale.to_bits() })
 }
 
-impl Key {
+impl Form {
     /// Queries that a block takes, all of which look at one head of keys.
     fn queries(self) -> i32 {
         let each = self.heads / self.key_heads;
@@ -163,9 +163,9 @@ mod tests {
         ops::zeros_dtype(shape, dtype).expect("OK because the extents are positive")
     }
 
-    fn of(heads: i32, key_heads: i32, dim: i32, dtype: Dtype) -> Option<Key> {
+    fn of(heads: i32, key_heads: i32, dim: i32, dtype: Dtype) -> Option<Form> {
         let (queries, keys) = (zeros(&[1, heads, 1, dim], dtype), zeros(&[1, key_heads, 300, dim], dtype));
-        key(&queries, &keys, &keys, 0.5)
+        form(&queries, &keys, &keys, 0.5)
     }
 
     #[test]
@@ -173,16 +173,16 @@ mod tests {
         for (heads, key_heads, dim, queries) in
             [(32, 8, 128, 4), (32, 8, 64, 4), (14, 2, 64, 7), (24, 2, 64, 6)]
         {
-            let key = of(heads, key_heads, dim, Dtype::Bfloat16).expect("OK because it is served");
-            assert_eq!(key.queries(), queries);
-            assert_eq!(key.shares_shape(), [heads / queries, SHARES, queries * (2 + dim)]);
+            let form = of(heads, key_heads, dim, Dtype::Bfloat16).expect("OK because it is served");
+            assert_eq!(form.queries(), queries);
+            assert_eq!(form.shares_shape(), [heads / queries, SHARES, queries * (2 + dim)]);
         }
         assert!(of(9, 3, 64, Dtype::Float16).is_some());
         assert!(of(16, 16, 80, Dtype::Bfloat16).is_none());
         assert!(of(16, 16, 64, Dtype::Float32).is_none());
         assert!(of(5, 2, 64, Dtype::Bfloat16).is_none());
         let (two, keys) = (zeros(&[1, 4, 2, 64], Dtype::Bfloat16), zeros(&[1, 4, 9, 64], Dtype::Bfloat16));
-        assert!(key(&two, &keys, &keys, 0.5).is_none());
+        assert!(form(&two, &keys, &keys, 0.5).is_none());
     }
 
     #[test]
