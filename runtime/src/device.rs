@@ -2,7 +2,8 @@
 //!
 //! Without this check such a build would compute on the processor where no GPU is usable, which is never what was meant.
 
-use crate::kernels::{cuda, mlx};
+use crate::kernels::cuda::facts as cuda;
+use crate::kernels::mlx;
 use crate::version::Backend;
 use serde::{Deserialize, Serialize};
 

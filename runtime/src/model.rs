@@ -105,7 +105,7 @@ impl SequenceState {
 impl LoadedModel {
     /// Loads the checkpoint in `dir`, telling `on_progress` the bytes read so far and in all.
     pub fn load(dir: &Path, on_progress: &mut dyn FnMut(u64, u64)) -> Result<Self, LoadError> {
-        let setting = kernels::cpu::setting()?;
+        let setting = kernels::setting::setting()?;
         device::check()?;
         let folder = CheckpointFolder::open(dir)?;
         models::check_model_type(&folder)?;
@@ -116,7 +116,7 @@ impl LoadedModel {
         read(&arrays, folder.weight_bytes(), on_progress).map_err(in_folder)?;
         // The layers' parts go as they are joined only if nothing else holds them.
         drop(arrays);
-        let joined = setting == kernels::cpu::Setting::Mlx;
+        let joined = !matches!(setting, kernels::setting::Setting::Cpu { .. });
         if joined {
             loaded.architecture.join().map_err(in_folder)?;
             memory::clear_cache();
@@ -125,7 +125,7 @@ impl LoadedModel {
         Ok(Self { architecture: loaded.architecture, summary, kernels: setting.name(), joined })
     }
 
-    /// Which kernels compute: `mlx`, or `mlxcel-`, the instruction set and the variant of small products.
+    /// Which kernels compute: `mlx`; `mlxcel-cuda`; or `mlxcel-`, the instruction set and the variant of small products.
     pub fn kernels(&self) -> &str {
         &self.kernels
     }

@@ -334,7 +334,7 @@ fn shape(given: &ShapeArgs, default_models: bool, mlx_on_cpu: bool) -> (Vec<u64>
 fn mlx_on_cpu(backend: Backend) -> bool {
     #[cfg(feature = "runtime")]
     let own_kernels =
-        matches!(mlxcel::kernels::cpu::setting(), Ok(mlxcel::kernels::cpu::Setting::Cpu { .. }));
+        matches!(mlxcel::kernels::setting::setting(), Ok(mlxcel::kernels::setting::Setting::Cpu { .. }));
     // Without the runtime nothing is computed here.
     #[cfg(not(feature = "runtime"))]
     let own_kernels = true;

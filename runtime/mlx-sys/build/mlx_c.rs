@@ -18,8 +18,8 @@ pub(crate) fn compile(manifest_dir: &Path, mlx_include: &Path) -> Result<(), Str
         .collect();
     files.sort();
     files.extend(
-        ["compat/compat.cpp", "compat/cuda.cpp", "compat/nodes.cpp", "compat/primitive.cpp"]
-            .map(|file| manifest_dir.join(file)),
+        ["compat.cpp", "cuda.cpp", "nodes.cpp", "operation.cpp", "primitive.cpp"]
+            .map(|file| manifest_dir.join("compat").join(file)),
     );
     cc::Build::new()
         .cpp(true)

@@ -66,6 +66,21 @@ unsafe extern "C" {
         reused: *const ::std::os::raw::c_int,
         stream: mlx_stream,
     ) -> ::std::os::raw::c_int;
+    /// What an array that is not evaluated yet is computed by, to be freed; null when there is nothing to compute.
+    pub fn mlxcel_operation_of(array: mlx_array) -> *mut ::std::os::raw::c_void;
+    /// Frees what `mlxcel_operation_of` gave.
+    pub fn mlxcel_operation_free(operation: *mut ::std::os::raw::c_void);
+    /// An array that the operation computes from other inputs: 0; 1 where it failed; 2 where the stream is not its own.
+    pub fn mlxcel_operation_apply(
+        result: *mut mlx_array,
+        operation: *const ::std::os::raw::c_void,
+        inputs: *const mlx_array,
+        inputs_num: usize,
+        shape: *const ::std::os::raw::c_int,
+        dimensions: usize,
+        dtype: mlx_dtype,
+        stream: mlx_stream,
+    ) -> ::std::os::raw::c_int;
     /// The value of the loaded function `size_t name(void)`; -1 without it.
     pub fn mlxcel_version_returned(name: *const ::std::os::raw::c_char) -> i64;
     /// What the loaded function `int name(int*)` writes; -1 without it or when it fails.

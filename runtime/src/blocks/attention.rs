@@ -7,6 +7,7 @@ use super::rms_norm::RmsNorm;
 use super::rope::{Rope, to_heads};
 use crate::cache::{Cache, Mask, Masks, range};
 use crate::kernels::cpu::{self, HeadsArrays, HeldAttention};
+use crate::kernels::cuda;
 use crate::kernels::mlx::{Result, slice};
 use crate::model::Positions;
 use mlx_rs::error::Exception;
@@ -127,6 +128,9 @@ impl Attention {
 
     fn held(&self, norm: &RmsNorm) -> Option<&Arc<HeldAttention>> {
         let held = self.held.get_or_init(|| {
+            if !on_cpu() {
+                return None;
+            }
             let [queries, keys, values] = self.projections.apart()?;
             let parts = [
                 part(queries, self.heads, self.q_norm.as_ref()),
@@ -199,9 +203,14 @@ impl Attention {
         self.rope.forward(&projected, heads, offset)
     }
 
-    /// Attention by MLX's own operation: `[1, length, heads · head_dim]`.
+    /// Attention in nodes of its own: `[1, length, heads · head_dim]`.
     fn attend(&self, queries: Array, keys: Array, values: Array, mask: &Mask) -> Result<Array> {
         let (batch, length) = (queries.dim(0), queries.dim(2));
+        if matches!(mask, Mask::None)
+            && let Some(attended) = cuda::attention(&queries, &keys, &values, self.scale)?
+        {
+            return attended.reshape(&[batch, length, self.heads * self.head_dim]);
+        }
         let mask = match mask {
             Mask::None => None,
             Mask::Causal => Some(ScaledDotProductAttentionMask::Causal),

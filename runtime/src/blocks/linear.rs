@@ -1,6 +1,8 @@
 //! A linear layer, dense or quantized.
 
+use super::on_cpu;
 use crate::kernels::cpu::{self, HeldLinear, LinearArrays, WeightArrays};
+use crate::kernels::cuda::RowProduct;
 use crate::kernels::mlx::{self, Result};
 use mlx_rs::{Array, ops, transforms};
 use mlxcel_catalog::config::QuantizationSpec;
@@ -12,6 +14,8 @@ pub(crate) struct Linear {
     weight: Weight,
     bias: Option<Array>,
     held: Held<HeldLinear>,
+    /// The layer as our kernels on an NVIDIA GPU take it, found when it is first used.
+    row_product: OnceLock<Option<RowProduct>>,
 }
 
 /// Where kernels that read several numbers at once may begin, in bytes.
@@ -95,7 +99,7 @@ impl Weight {
 
 impl Linear {
     pub(crate) fn new(weight: Weight, bias: Option<Array>) -> Self {
-        Self { weight, bias, held: OnceLock::new() }
+        Self { weight, bias, held: OnceLock::new(), row_product: OnceLock::new() }
     }
 
     /// The layers, which take the same input, as one with their outputs behind each other, in memory when this returns, and
@@ -185,6 +189,11 @@ impl Linear {
         {
             return Ok(result);
         }
+        if let Some(product) = self.row_product.get_or_init(|| RowProduct::new(self.arrays()))
+            && let Some(result) = product.of(x, residual)?
+        {
+            return Ok(result);
+        }
         let result = match (&self.weight, &self.bias) {
             // One node, as MLX's own linear layer does it.
             (Weight::Dense { transposed, .. }, Some(bias)) => ops::addmm(bias, x, transposed, None, None),
@@ -208,8 +217,12 @@ impl Linear {
         LinearArrays { weight: self.weight.arrays(), bias: self.bias.as_ref() }
     }
 
-    /// The layer as kernels of our own take it.
+    /// The layer as kernels of our own on a processor take it. Elsewhere its memory is not even asked for: MLX would move it
+    /// to where the processor can read it.
     pub(crate) fn held(&self) -> Option<&Arc<HeldLinear>> {
+        if !on_cpu() {
+            return None;
+        }
         self.held.get_or_init(|| HeldLinear::new(self.arrays()).map(Arc::new)).as_ref()
     }
 }

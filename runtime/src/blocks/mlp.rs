@@ -35,6 +35,9 @@ impl GatedMlp {
     /// The layer's result for the normalized `x`, added to `residual` where there is one.
     pub(crate) fn forward(&self, norm: &RmsNorm, x: &Array, residual: Option<&Array>) -> Result<Array> {
         let held = self.held.get_or_init(|| {
+            if !on_cpu() {
+                return None;
+            }
             let [gate, up] = self.inputs.apart()?;
             let linears = [gate, up, &self.down_proj].map(Linear::arrays);
             HeldMlp::new(norm.arrays(), self.activation.into(), linears).map(Arc::new)

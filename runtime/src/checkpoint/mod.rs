@@ -6,7 +6,7 @@ pub(crate) use weights::Weights;
 pub use weights::{TensorProblem, TensorProblems};
 
 use crate::device::DeviceError;
-use crate::kernels::cpu::SettingError;
+use crate::kernels::setting::SettingError;
 use mlx_rs::error::Exception;
 use mlxcel_catalog::config::CONFIG_FILE;
 use mlxcel_catalog::folder::{CheckpointError, CheckpointFolder};

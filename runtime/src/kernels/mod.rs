@@ -5,5 +5,6 @@
 
 pub(crate) mod compiled;
 pub mod cpu;
-pub(crate) mod cuda;
+pub mod cuda;
 pub(crate) mod mlx;
+pub mod setting;

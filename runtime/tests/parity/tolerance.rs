@@ -4,7 +4,7 @@
 //! oracle's row: the scale on which logits differ from one another, hence the scale on which a difference matters.
 
 use crate::oracle::Checkpoint;
-use mlxcel::kernels::cpu::Setting;
+use mlxcel::kernels::setting::Setting;
 
 /// A bound, and why it is where it is.
 pub(crate) struct Tolerance {
@@ -76,7 +76,7 @@ const OWN_KERNELS: &[Tolerance] = &[
 /// The bound for a checkpoint.
 pub(crate) fn of(checkpoint: &Checkpoint) -> Result<&'static Tolerance, String> {
     let scaled_rope = ["llama3", "yarn"].contains(&checkpoint.rope_type.as_str());
-    let own_kernels = matches!(mlxcel::kernels::cpu::setting(), Ok(Setting::Cpu { .. }));
+    let own_kernels = matches!(mlxcel::kernels::setting::setting(), Ok(Setting::Cpu { .. }));
     let own: &[Tolerance] = if own_kernels { OWN_KERNELS } else { &[] };
     own.iter()
         .chain(TOLERANCES)

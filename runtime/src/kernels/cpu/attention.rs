@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
 
 use super::node::{Computation, Fault, Operand, Out, add, kernel_dtype, no_context};
-use super::setting::means;
 use super::{WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
+use crate::kernels::setting::means;
 use mlx_rs::Array;
 use mlxcel_kernels::{self as kernels, Heads};
 

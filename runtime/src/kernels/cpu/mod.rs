@@ -8,7 +8,6 @@ mod layer;
 mod node;
 mod product;
 mod row_wise;
-mod setting;
 pub mod trial;
 mod weight;
 
@@ -17,7 +16,6 @@ pub(crate) use layer::{HeadsArrays, HeldAttention, HeldMlp, attention_inputs, at
 use node::Fault;
 pub(crate) use product::product;
 pub(crate) use row_wise::{Gate, Turning, gated, rms_norm, rope};
-pub use setting::{Setting, SettingError, choice, setting};
 pub(crate) use weight::{HeldLinear, LinearArrays, NormArrays, WeightArrays};
 
 const WRONG_ARRAYS: Fault = c"the node was built for other arrays; this is a fault of the program";

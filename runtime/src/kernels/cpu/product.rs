@@ -2,10 +2,10 @@
 #![expect(unsafe_code, reason = "lends arrays of MLX to kernels; each block says why it is sound")]
 
 use super::node::{Computation, Fault, Operand, Out, add};
-use super::setting::means;
 use super::weight::HeldLinear;
 use super::{WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
+use crate::kernels::setting::means;
 use mlx_rs::{Array, Dtype};
 use mlxcel_kernels::{self as kernels, Addend, Output, Projection};
 use std::sync::Arc;

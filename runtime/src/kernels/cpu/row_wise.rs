@@ -3,9 +3,9 @@
 
 use super::node::{Computation, Fault, Operand, Out, add, kernel_dtype, no_context};
 use super::product::with_addend;
-use super::setting::means;
 use super::{WRONG_ARRAYS, fitting};
 use crate::kernels::mlx::Result;
+use crate::kernels::setting::means;
 use mlx_rs::{Array, Dtype};
 use mlxcel_kernels::{self as kernels, Addend, HeadRows, Rotation};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use mlxcel::kernels::cpu::choice;
+use mlxcel::kernels::setting::choice;
 use mlxcel::kernels::cpu::trial::{
     FloatType, Isa, ProductShape, ProductTrial, SMALL_ROWS, WeightForm, Width, threads,
 };

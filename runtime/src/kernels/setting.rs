@@ -1,9 +1,11 @@
 //! Which kernels compute, by the machine and by the environment.
 //!
-//! - `MLXCEL_CPU_KERNELS`: `0` leaves everything to MLX's own operations.
+//! - `MLXCEL_CPU_KERNELS`: `0` leaves everything on a processor to MLX's own operations.
+//! - `MLXCEL_CUDA_KERNELS`: `0` does so on an NVIDIA GPU.
 //! - `MLXCEL_QMV_WIDE`: `0` computes small products row by row, `1` (the default) all rows in one pass.
 //! - `MLXCEL_CPU_ISA`: `avx512vnni`, `avx512`, `avx2`, `neon` or `portable` instead of the best that the processor has.
 
+use crate::kernels::cuda::facts;
 use crate::version::Backend;
 use mlxcel_kernels::{Isa, Means, Pool, Width};
 use std::env;
@@ -21,6 +23,8 @@ pub enum Setting {
         /// The variant of small products.
         width: Width,
     },
+    /// Ours on an NVIDIA GPU where they serve: products of one row. The rest is MLX's own.
+    Cuda,
 }
 
 /// An environment variable that says something unknown.
@@ -42,7 +46,7 @@ pub fn setting() -> Result<Setting, SettingError> {
         .get_or_init(|| {
             let read =
                 |name: &'static str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-            decide(Backend::current() == Backend::Cpu, &read)
+            decide(Place::here(), &read)
         })
         .clone()
 }
@@ -62,10 +66,39 @@ pub(super) fn means() -> Option<Means<'static>> {
     }
 }
 
-fn decide(on_cpu: bool, read: &dyn Fn(&'static str) -> Option<String>) -> Result<Setting, SettingError> {
-    let ours = switch("MLXCEL_CPU_KERNELS", read)?;
+/// Where MLX computes, as far as our kernels go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Processor,
+    /// An NVIDIA GPU that has what the kernels are written with.
+    Cuda,
+    /// Where we have no kernels.
+    Elsewhere,
+}
+
+impl Place {
+    fn here() -> Self {
+        match Backend::current() {
+            Backend::Cpu => Self::Processor,
+            Backend::Cuda if facts::device_number("compute_capability_major") >= Some(CAPABILITY) => {
+                Self::Cuda
+            }
+            Backend::Cuda | Backend::Metal => Self::Elsewhere,
+        }
+    }
+}
+
+/// The least compute capability, its first number: asynchronous copies, and matrix products of bfloat16.
+const CAPABILITY: u64 = 8;
+
+fn decide(place: Place, read: &dyn Fn(&'static str) -> Option<String>) -> Result<Setting, SettingError> {
+    let (on_processor, on_cuda) = (switch("MLXCEL_CPU_KERNELS", read)?, switch("MLXCEL_CUDA_KERNELS", read)?);
     let (isa, width) = choose(read)?;
-    Ok(if on_cpu && ours { Setting::Cpu { isa, width } } else { Setting::Mlx })
+    Ok(match place {
+        Place::Processor if on_processor => Setting::Cpu { isa, width },
+        Place::Cuda if on_cuda => Setting::Cuda,
+        _ => Setting::Mlx,
+    })
 }
 
 fn choose(read: &dyn Fn(&'static str) -> Option<String>) -> Result<(Isa, Width), SettingError> {
@@ -94,13 +127,14 @@ fn switch(name: &'static str, read: &dyn Fn(&'static str) -> Option<String>) -> 
 }
 
 impl Setting {
-    /// The text in a row's `kernels` column: `mlx`, or `mlxcel-`, the instruction set and the variant of small products, so that
-    /// two rows of which either differs are not taken for one another's.
+    /// The text in a row's `kernels` column: `mlx`; `mlxcel-cuda`; or `mlxcel-`, the instruction set and the variant of small
+    /// products, so that two rows of which either differs are not taken for one another's.
     pub fn name(self) -> String {
         match self {
             Self::Mlx => "mlx".to_owned(),
             Self::Cpu { isa, width: Width::Wide } => format!("mlxcel-{isa},qmv_wide"),
             Self::Cpu { isa, width: Width::Narrow } => format!("mlxcel-{isa},qmv_narrow"),
+            Self::Cuda => "mlxcel-cuda".to_owned(),
         }
     }
 }
@@ -110,7 +144,7 @@ mod tests {
     use super::*;
 
     fn with(name: &'static str, value: &str) -> Result<Setting, SettingError> {
-        decide(true, &|asked| (asked == name).then(|| value.to_owned()))
+        decide(Place::Processor, &|asked| (asked == name).then(|| value.to_owned()))
     }
 
     #[test]
@@ -123,7 +157,22 @@ mod tests {
     #[test]
     fn kernels_are_mlxs_where_asked_and_on_other_backends() {
         assert_eq!(with("MLXCEL_CPU_KERNELS", "0"), Ok(Setting::Mlx));
-        assert_eq!(decide(false, &|_| None), Ok(Setting::Mlx));
+        assert_eq!(decide(Place::Elsewhere, &|_| None), Ok(Setting::Mlx));
+    }
+
+    #[test]
+    fn a_gpu_has_a_switch_of_its_own() {
+        let cuda = |name: &'static str, value: &str| {
+            decide(Place::Cuda, &|asked| (asked == name).then(|| value.to_owned()))
+        };
+        assert_eq!(cuda("", ""), Ok(Setting::Cuda));
+        assert_eq!(cuda("MLXCEL_CUDA_KERNELS", "0"), Ok(Setting::Mlx));
+        assert_eq!(cuda("MLXCEL_CPU_KERNELS", "0"), Ok(Setting::Cuda));
+        assert_eq!(Setting::Cuda.name(), "mlxcel-cuda");
+        let error = cuda("MLXCEL_CUDA_KERNELS", "fast").expect_err("OK because it is no switch");
+        assert!(error.to_string().contains("MLXCEL_CUDA_KERNELS is `fast`; it must be 0 or 1"), "{error}");
+        // Refused on every machine, as the other switches are.
+        assert!(with("MLXCEL_CUDA_KERNELS", "fast").is_err());
     }
 
     #[test]
@@ -140,7 +189,7 @@ mod tests {
     fn the_choice_of_our_kernels_does_not_depend_on_the_switch() {
         let read = |name: &'static str| (name != "MLXCEL_CPU_ISA").then(|| "0".to_owned());
         assert_eq!(choose(&read), Ok((Isa::best(), Width::Narrow)));
-        assert_eq!(decide(true, &read), Ok(Setting::Mlx));
+        assert_eq!(decide(Place::Processor, &read), Ok(Setting::Mlx));
     }
 
     #[test]
