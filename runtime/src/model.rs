@@ -125,7 +125,7 @@ impl LoadedModel {
         Ok(Self { architecture: loaded.architecture, summary, kernels: setting.name(), joined })
     }
 
-    /// Which kernels compute: `mlx`; or `mlxcel-` and `cuda`, or the instruction set and the variant of small products.
+    /// Which kernels compute: `mlx`; `mlxcel-cuda`; or `mlxcel-`, the instruction set and the variant of small products.
     pub fn kernels(&self) -> &str {
         &self.kernels
     }

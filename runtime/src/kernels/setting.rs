@@ -127,7 +127,7 @@ fn switch(name: &'static str, read: &dyn Fn(&'static str) -> Option<String>) -> 
 }
 
 impl Setting {
-    /// The text in a row's `kernels` column: `mlx`; or `mlxcel-` and `cuda`, or the instruction set and the variant of small
+    /// The text in a row's `kernels` column: `mlx`; `mlxcel-cuda`; or `mlxcel-`, the instruction set and the variant of small
     /// products, so that two rows of which either differs are not taken for one another's.
     pub fn name(self) -> String {
         match self {
