@@ -332,7 +332,7 @@ fn a_second_sweep_of_the_day_and_one_of_a_single_folder_leave_the_first_as_it_is
 #[test]
 fn a_full_disk_stops_the_sweep_with_the_finished_rows_safe() -> Outcome {
     // Long generations, so that the samples are what fills the disk.
-    let tokens = [7; 5000];
+    let tokens = vec![7; 5000];
     let script = format!("{}{}{}{}{HEAR}", hello(), loaded(), generated(0, &tokens), generated(1, &tokens));
     let sweep = |bench: &Bench,
                  blocks: Option<u64>,
