@@ -253,3 +253,19 @@ fn every_flag_of_the_older_tool_is_understood_and_the_exit_code_passed_through()
     }
     Ok(())
 }
+
+#[test]
+fn every_committed_result_set_follows_from_itself() -> Outcome {
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benchmarks");
+    let mut sets = 0;
+    for entry in fs::read_dir(&committed)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".csv") {
+            let output = bench(&committed, &format!("verify {name}"))?;
+            assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+            sets += 1;
+        }
+    }
+    assert!(sets >= 12, "{sets} sets in {}", committed.display());
+    Ok(())
+}

@@ -43,14 +43,18 @@ pub(super) struct Stamp {
     pub(super) column: &'static str,
     pub(super) source: &'static str,
     pub(super) recorded: Recorded,
+    /// What older programs wrote from the same record.
+    pub(super) formerly: Option<Recorded>,
 }
 
 /// Every column that a record says something of.
 pub(super) fn of(binary: &Value, machine: &Value, backend: Backend) -> Vec<Stamp> {
     let of_binary = |pointer: &str| Recorded::of(binary.pointer(pointer));
     let of_machine = |pointer: &str| Recorded::of(machine.pointer(pointer));
-    let stamp = |column, source, recorded| Stamp { column, source, recorded };
+    let stamp = |column, source, recorded| Stamp { column, source, recorded, formerly: None };
     let build = "/binary/executable/stamp";
+    let memory = machine.get("memory_bytes").cloned();
+    let gpu_memory = machine.pointer("/gpu/memory_bytes").filter(|bytes| bytes.is_u64()).cloned();
     let mut stamps = vec![
         stamp("executable_sha256", "/binary/executable/sha256", of_binary("/executable/sha256")),
         stamp("mlxcel_version", "/binary/executable/stamp/version", of_binary("/executable/stamp/version")),
@@ -92,17 +96,19 @@ pub(super) fn of(binary: &Value, machine: &Value, backend: Backend) -> Vec<Stamp
             stamp("device_name", "/machine/gpu/name", of_machine("/gpu/name")),
             stamp("device_memory_bytes", "/machine/gpu/memory_bytes", of_machine("/gpu/memory_bytes")),
             stamp("driver", "/machine/gpu/driver", of_machine("/gpu/driver")),
-            stamp(
-                "hardware",
-                "/machine/gpu/name and memory_bytes",
-                hardware(of_machine("/gpu/name"), machine),
-            ),
+            Stamp {
+                column: "hardware",
+                source: "/machine/gpu/name and memory_bytes",
+                recorded: hardware(of_machine("/gpu/name"), gpu_memory.or_else(|| memory.clone())),
+                // A GPU was named with the memory of its host until 29 November 2026.
+                formerly: Some(hardware(of_machine("/gpu/name"), memory)),
+            },
         ]);
     } else {
         stamps.extend([
             stamp("device_name", "/machine/chip", of_machine("/chip")),
             stamp("device_memory_bytes", "/machine/memory_bytes", of_machine("/memory_bytes")),
-            stamp("hardware", "/machine/chip and memory_bytes", hardware(of_machine("/chip"), machine)),
+            stamp("hardware", "/machine/chip and memory_bytes", hardware(of_machine("/chip"), memory)),
         ]);
     }
     stamps
@@ -164,12 +170,9 @@ fn short(revision: &str) -> String {
 }
 
 /// `<chip>_<memory>GB`, the memory in units of 2^30 bytes.
-fn hardware(chip: Recorded, machine: &Value) -> Recorded {
-    let memory = machine.get("memory_bytes");
-    if memory.is_none() {
-        return Recorded::Silent;
-    }
-    let memory = memory.and_then(Value::as_u64);
+fn hardware(chip: Recorded, memory: Option<Value>) -> Recorded {
+    let Some(memory) = memory else { return Recorded::Silent };
+    let memory = memory.as_u64();
     chip.map(|chip| {
         let chip = chip.split_whitespace().collect::<Vec<_>>().join("_");
         match memory {
@@ -197,9 +200,26 @@ mod tests {
 
     #[test]
     fn hardware_is_chip_and_memory() {
-        let machine = json!({"memory_bytes": 137_438_953_472_u64});
         let chip = Recorded::Known("Apple M5 Max".to_owned());
-        assert_eq!(hardware(chip, &machine), Recorded::Known("Apple_M5_Max_128GB".to_owned()));
+        let named = hardware(chip, Some(json!(137_438_953_472_u64)));
+        assert_eq!(named, Recorded::Known("Apple_M5_Max_128GB".to_owned()));
+    }
+
+    #[test]
+    fn a_gpu_is_named_with_its_own_memory_and_formerly_with_its_hosts() {
+        let machine = |memory: Value| {
+            let gpu = json!({"name": "NVIDIA H200", "memory_bytes": memory});
+            json!({"memory_bytes": 135_291_469_824_u64, "gpu": gpu})
+        };
+        for (memory, expected) in [(json!(150_754_820_096_u64), "140GB"), (Value::Null, "126GB")] {
+            let stamps = of(&Value::Null, &machine(memory), Backend::Cuda);
+            let stamp = stamps
+                .iter()
+                .find(|stamp| stamp.column == "hardware")
+                .expect("OK because every record has one");
+            assert_eq!(stamp.recorded, Recorded::Known(format!("NVIDIA_H200_{expected}")));
+            assert_eq!(stamp.formerly, Some(Recorded::Known("NVIDIA_H200_126GB".to_owned())));
+        }
     }
 
     #[test]
