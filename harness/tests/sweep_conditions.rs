@@ -5,17 +5,11 @@ mod common;
 use std::fs;
 
 use common::{
-    Bench, HEAR, Outcome, cell, failed, generated, good, hello, loaded, paced, rows, stderr, telling_warmup,
+    Bench, HEAR, Outcome, cell, checkpoints, failed, generated, good, hello, loaded, own, paced, rows,
+    stderr, telling_warmup,
 };
 use mlxcel_reports::store;
 use serde_json::{Value, json};
-
-fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
-    for name in names {
-        bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
-    }
-    Ok(())
-}
 
 /// A worker that generates at a pace that depends on how many were started before it.
 fn drifting(bench: &Bench, first_slow: u32) -> String {
@@ -169,17 +163,6 @@ fn reference_hello(backend: &str) -> String {
     hello()
         .replace("\"version\":\"0\"", "\"version\":\"mlx-lm-0.32.2\"")
         .replace("\"backend\":\"cpu\"", &format!("\"backend\":\"{backend}\""))
-}
-
-/// Our own worker, which tells its prompt.
-fn own() -> String {
-    format!(
-        "{}{}{}{}{HEAR}",
-        hello(),
-        loaded(),
-        telling_warmup("00", &json!([2])),
-        generated(1, &[5, 6, 7, 8])
-    )
 }
 
 #[test]

@@ -6,22 +6,11 @@ mod common;
 use std::fs;
 
 use common::{
-    Bench, HEAR, Outcome, cell, depending_on, generated, good, good_rest, hello, loaded, rows, stderr,
+    Bench, HEAR, Outcome, cell, depending_on, generated, good, good_rest, hello, loaded, own, rows, stderr,
     telling_warmup,
 };
 use mlxcel_reports::store;
 use serde_json::{Value, json};
-
-/// A worker of our own that tells the prompt, with one repetition.
-fn own() -> String {
-    format!(
-        "{}{}{}{}{HEAR}",
-        hello(),
-        loaded(),
-        telling_warmup("00", &json!([2])),
-        generated(1, &[5, 6, 7, 8])
-    )
-}
 
 /// A reference whose interpreter says `hello` and then `rest`.
 fn interpreter(bench: &Bench, script: &str) -> Result<String, Box<dyn std::error::Error>> {

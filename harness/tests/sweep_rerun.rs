@@ -7,34 +7,14 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use common::{
-    Bench, HEAR, Outcome, by_name, cell, failed, generated, good, good_rest, hello, loaded, rows, stderr,
-    telling_warmup,
+    Bench, HEAR, Outcome, by_name, cell, checkpoints, failed, generated, good, good_rest, hello, loaded,
+    rows, stderr, telling_warmup, wait_for,
 };
 use mlxcel_reports::row::{AnyRow, Row};
 use mlxcel_reports::{store, wire};
 use serde_json::{Value, json};
-
-fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
-    for name in names {
-        bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
-    }
-    Ok(())
-}
-
-fn wait_for(path: &Path) -> Outcome {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_mins(1) {
-        if path.exists() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Err(format!("{} did not appear", path.display()).into())
-}
 
 fn outcomes(output: &Output) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     Ok(rows(output)?.iter().map(|row| (cell(row, "model"), cell(row, "status"))).collect())

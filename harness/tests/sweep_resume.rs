@@ -10,18 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    Bench, HEAR, Outcome, by_name, cell, generated, good, good_rest, hello, loaded, paced, rows, stderr,
-    telling_warmup,
+    Bench, HEAR, Outcome, by_name, cell, checkpoints, generated, good, good_rest, hello, loaded, paced, rows,
+    stderr, telling_warmup,
 };
 use mlxcel_reports::store;
 use serde_json::{Value, json};
-
-fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
-    for name in names {
-        bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
-    }
-    Ok(())
-}
 
 /// A worker's answers with repetitions of so many nanoseconds a step.
 fn of_pace(steps: &[u64]) -> String {

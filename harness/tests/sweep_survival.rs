@@ -7,39 +7,21 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{
-    Bench, HEAR, Outcome, cell, depending_on, failed, generated, good, good_rest, hello, loaded, paced, rows,
-    stderr,
+    Bench, HEAR, Outcome, cell, checkpoints, depending_on, failed, generated, good, good_rest, hello, loaded,
+    paced, rows, stderr, wait_for,
 };
 use mlxcel_reports::row::{AnyRow, Figures};
 use mlxcel_reports::store;
-use serde_json::{Value, json};
-
-fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
-    for name in names {
-        bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
-    }
-    Ok(())
-}
+use serde_json::Value;
 
 /// A worker that answers after so many seconds each.
 fn slow(seconds: &str) -> String {
     let answer = |text: String| format!("sleep {seconds}\n{text}");
     let generations: String = (0..=1).map(|rep| answer(paced(rep, 1_000_000))).collect();
     format!("{}{}{generations}{HEAR}", hello(), answer(loaded()))
-}
-
-fn wait_for(path: &Path) -> Outcome {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_mins(1) {
-        if path.exists() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Err(format!("{} did not appear", path.display()).into())
 }
 
 fn names_of(rows: &[Value]) -> Vec<String> {

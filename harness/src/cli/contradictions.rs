@@ -49,16 +49,7 @@ impl SweepArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser as _;
-
-    fn parse(arguments: &[&str]) -> Result<SweepArgs, String> {
-        let line = ["mlxcel-bench", "sweep"].iter().chain(arguments);
-        match crate::cli::Cli::try_parse_from(line) {
-            Ok(crate::cli::Cli { command: crate::cli::Command::Sweep(arguments) }) => Ok(*arguments),
-            Ok(_) => Err("another command".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
+    use crate::cli::sweep::tests::parse;
 
     #[test]
     fn a_flag_that_would_do_nothing_is_refused_and_named() -> Result<(), String> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use mlxcel_reports::row::Limits;
 
 /// Arguments of `sweep`.
 #[derive(Debug, Clone, Args)]
@@ -142,7 +143,7 @@ pub struct ConditionArgs {
     #[arg(long)]
     pub no_cooldown: bool,
     /// Largest spread of a valid row's repetitions, (max - min) / median in percent.
-    #[arg(long, value_name = "PERCENT", default_value = "4", value_parser = positive)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Limits::MOST_SPREAD_PCT, value_parser = positive)]
     pub max_spread: f64,
 }
 
@@ -370,11 +371,11 @@ fn suffix(text: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use clap::Parser as _;
 
-    fn parse(arguments: &[&str]) -> Result<SweepArgs, String> {
+    pub(in crate::cli) fn parse(arguments: &[&str]) -> Result<SweepArgs, String> {
         let line = ["mlxcel-bench", "sweep"].iter().chain(arguments);
         match crate::cli::Cli::try_parse_from(line) {
             Ok(crate::cli::Cli { command: crate::cli::Command::Sweep(arguments) }) => Ok(*arguments),

@@ -11,6 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -278,5 +280,36 @@ pub(crate) fn by_name(cases: &[(&str, &str)], other: &str) -> String {
         "{}{HEAR}answered=$request\nread() {{ if [ -n \"$answered\" ]; then request=$answered; answered=; else command read -r request; fi; }}\n\
          case \"$request\" in\n{cases}*) {other} ;; esac\n",
         hello()
+    )
+}
+
+/// Checkpoints of these names, each of a configuration of its own.
+pub(crate) fn checkpoints(bench: &Bench, names: &[&str]) -> Outcome {
+    for name in names {
+        bench.checkpoint_of(name, &json!({"model_type": "llama", "name": name}), 8)?;
+    }
+    Ok(())
+}
+
+/// Waits until a file is there.
+pub(crate) fn wait_for(path: &Path) -> Outcome {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_mins(1) {
+        if path.exists() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("{} did not appear", path.display()).into())
+}
+
+/// A worker of our own that tells its prompt, with one repetition.
+pub(crate) fn own() -> String {
+    format!(
+        "{}{}{}{}{HEAR}",
+        hello(),
+        loaded(),
+        telling_warmup("00", &json!([2])),
+        generated(1, &[5, 6, 7, 8])
     )
 }
